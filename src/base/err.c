@@ -1,0 +1,39 @@
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void fill(char *out, size_t size, const char *format, va_list args)
+{
+    int n = vsnprintf(out, size, format, args);
+    if (n >= (int)size) memcpy(out + size - 4, "...", 4);
+}
+
+bool err_set(struct err *err, enum err_kind kind, const char *format, ...)
+{
+    if (!err) return false;
+    va_list args;
+    va_start(args, format);
+    err->kind = kind;
+    fill(err->text, sizeof err->text, format, args);
+    va_end(args);
+    return false;
+}
+
+bool err_context(struct err *err, const char *format, ...)
+{
+    if (!err) return false;
+    char front[sizeof err->text];
+    va_list args;
+    va_start(args, format);
+    fill(front, sizeof front, format, args);
+    va_end(args);
+
+    size_t used = strlen(front);
+    if (used + 2 >= sizeof front) return false; /* no room for context: the fact itself matters more */
+    struct err old = *err;
+    int n = snprintf(err->text, sizeof err->text, "%s: %.*s", front, (int)(sizeof err->text - used - 3), old.text);
+    (void)n;
+    return false;
+}

@@ -1,0 +1,129 @@
+#ifndef KERN_KERN_H
+#define KERN_KERN_H
+/* Arithmetic: the operations a forward pass is made of, and the list of their implementations.
+ *
+ * Kernels take pointers and counts, allocate nothing, lock nothing, cannot fail. They are pure, so any thread may call
+ * them on its own operands. Outputs never alias inputs unless said. Pointers need the alignment of their type only;
+ * no kernel touches a byte outside its operands.
+ *
+ * The canonical reduction. Every sum over an inner dimension is formed in KERN_LANES partial sums: term i goes to lane
+ * i mod KERN_LANES by one fused multiply-add, terms in ascending order; then the lanes are folded in halves (lane j
+ * takes lane j + 8, then j + 4, j + 2, j + 1). That order belongs to the operation, not to an instruction set: the scalar
+ * reference and every vector version give the same bits, and a row's result cannot depend on its neighbours, on the tile
+ * it fell into or on the thread that ran it. A value with a scale is multiplied as an integer (exact in f32): per-row
+ * formats multiply the folded sum by the row's scale once; grouped formats fold each group's lanes into running lanes by
+ * total[j] = fma(partial[j], scale, total[j]) and fold once at the end.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KERN_LANES = 16 };
+
+/* Instruction sets a kernel may need; a mask of those usable here comes from plat/cpu.h. */
+enum {
+    CPU_AVX2 = 1 << 0, /* with FMA and F16C */
+    CPU_AVX512 = 1 << 1,
+    CPU_AVX512_VNNI = 1 << 2,
+    CPU_AVX_VNNI = 1 << 3,
+    CPU_AMX_INT8 = 1 << 4,
+    CPU_NEON = 1 << 5,
+    CPU_NEON_DOTPROD = 1 << 6,
+    CPU_NEON_I8MM = 1 << 7,
+};
+
+/* y[r][o] = W[o] . x[r] for o < n_out, r < n_rows. y is [n_rows] rows y_stride floats apart, x likewise (n_in floats
+ * used of each). W is n_out rows in the layout of its format; scales as fmt/format.h has them; group 0 unless grouped. */
+typedef void matmul_fn(float *y, size_t y_stride, const void *w, const float *scales, const float *x, size_t x_stride,
+                       size_t n_rows, size_t n_out, size_t n_in, size_t group);
+
+/* y[i] = sum over o of c[o] * W[o][i], o ascending, one chain of fused multiply-adds per i that starts from 0.
+ * The coefficient of a scaled weight is c[o] * scale, rounded once. Used to absorb a query into the latent space. */
+typedef void matmul_transposed_fn(float *y, const void *w, const float *scales, const float *c, size_t n_out,
+                                  size_t n_in, size_t group);
+
+/* y[i] = W[0][i] as f32: one row. */
+typedef void unpack_fn(float *y, const void *w, const float *scales, size_t n_in, size_t group);
+
+/* y[i] = x[i] / sqrt(mean(x^2) + eps) * w[i]; the sum of squares in double. y may be x. */
+typedef void rmsnorm_fn(float *y, const float *x, const float *w, size_t n, float eps);
+
+/* Mean and biased variance in double, then (x - mean) / sqrt(variance + eps) * w + b. y may be x. */
+typedef void layernorm_fn(float *y, const float *x, const float *w, const float *b, size_t n, float eps);
+
+/* Rotates interleaved pairs (x[2j], x[2j+1]) and writes de-interleaved: first parts to x[j], second to x[n_pairs + j].
+ * scratch holds 2 * n_pairs floats. */
+typedef void rope_fn(float *x, float *scratch, const float *cosine, const float *sine, size_t n_pairs);
+
+/* y[i] = silu(gate[i]) * up[i], silu(z) = z / (1 + exp(-z)). y may be gate. */
+typedef void swiglu_fn(float *y, const float *gate, const float *up, size_t n);
+
+/* y[i] = 1 / (1 + exp(-x[i])). y may be x. */
+typedef void sigmoid_fn(float *y, const float *x, size_t n);
+
+/* y[i] += x[i], and y[i] = fma(a, x[i], y[i]). */
+typedef void add_fn(float *y, const float *x, size_t n);
+typedef void axpy_fn(float *y, float a, const float *x, size_t n);
+
+/* x[i] = exp(x[i] - max) / sum, the sum in canonical lanes. n > 0, all finite. */
+typedef void softmax_fn(float *x, size_t n);
+
+/* y[t] = (q . rows[t]) * scale for t < n_rows: attention scores. Each row is `dim` floats. */
+typedef void gather_dot_fn(float *y, const float *q, const float *const *rows, size_t n_rows, size_t dim, float scale);
+
+/* y[i] = sum over t of p[t] * rows[t][i], t ascending, one chain of fused multiply-adds per i from 0: the value mix. */
+typedef void gather_mix_fn(float *y, const float *p, const float *const *rows, size_t n_rows, size_t dim);
+
+/* DSA index scores: y[t] = sum over heads g ascending of w[g] * relu((q[g] . keys[t]) * dot_scale), by fused
+ * multiply-add from 0; w already carries its own scale. q is [n_heads][dim]. */
+typedef void index_scores_fn(float *y, const float *q, const float *w, const float *const *keys, size_t n_keys,
+                             size_t n_heads, size_t dim, float dot_scale);
+
+/* The positions of the k largest of n scores (k <= n), ascending, to out[k]. Order: score descending, then position
+ * ascending; +0 equals -0. Returns false and leaves out undefined when any score is NaN. No scratch. */
+typedef bool select_top_fn(uint32_t *out, const float *scores, size_t n, size_t k);
+
+/* op, type, isa, bits it needs: in the order of preference, slowest first, a later line wins. One line per kernel feeds
+ * prototypes, dispatch, the equivalence check and the benchmark, so that none can exist untested. */
+#define KERN_OPS(X)                                                                                                    \
+    X(matmul_f32, matmul_fn)                                                                                           \
+    X(matmul_int8, matmul_fn)                                                                                          \
+    X(matmul_int4, matmul_fn)                                                                                          \
+    X(matmul_int4_grouped, matmul_fn)                                                                                  \
+    X(matmul_int2, matmul_fn)                                                                                          \
+    X(matmul_int3, matmul_fn)                                                                                          \
+    X(matmul_transposed_f32, matmul_transposed_fn)                                                                     \
+    X(matmul_transposed_int8, matmul_transposed_fn)                                                                    \
+    X(matmul_transposed_int4, matmul_transposed_fn)                                                                    \
+    X(matmul_transposed_int4_grouped, matmul_transposed_fn)                                                            \
+    X(matmul_transposed_int2, matmul_transposed_fn)                                                                    \
+    X(matmul_transposed_int3, matmul_transposed_fn)                                                                    \
+    X(unpack_f32, unpack_fn)                                                                                           \
+    X(unpack_int8, unpack_fn)                                                                                          \
+    X(unpack_int4, unpack_fn)                                                                                          \
+    X(unpack_int4_grouped, unpack_fn)                                                                                  \
+    X(unpack_int2, unpack_fn)                                                                                          \
+    X(unpack_int3, unpack_fn)                                                                                          \
+    X(rmsnorm, rmsnorm_fn)                                                                                             \
+    X(layernorm, layernorm_fn)                                                                                         \
+    X(rope, rope_fn)                                                                                                   \
+    X(swiglu, swiglu_fn)                                                                                               \
+    X(sigmoid, sigmoid_fn)                                                                                             \
+    X(add, add_fn)                                                                                                     \
+    X(axpy, axpy_fn)                                                                                                   \
+    X(softmax, softmax_fn)                                                                                             \
+    X(gather_dot, gather_dot_fn)                                                                                       \
+    X(gather_mix, gather_mix_fn)                                                                                       \
+    X(index_scores, index_scores_fn)                                                                                   \
+    X(select_top, select_top_fn)
+
+struct kern {
+#define X(op, type) type *op;
+    KERN_OPS(X)
+#undef X
+};
+
+/* Fills the table with the best kernels that need no more than `cpu`. Mask 0 gives the scalar reference. */
+void kern_select(struct kern *kern, uint32_t cpu);
+
+#endif
