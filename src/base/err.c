@@ -30,10 +30,13 @@ bool err_context(struct err *err, const char *format, ...)
     fill(front, sizeof front, format, args);
     va_end(args);
 
-    size_t used = strlen(front);
+    /* Put "front: " before the old text, which gives way at its end when both do not fit. */
+    size_t used = strlen(front), kept = strlen(err->text);
     if (used + 2 >= sizeof front) return false; /* no room for context: the fact itself matters more */
-    struct err old = *err;
-    int n = snprintf(err->text, sizeof err->text, "%s: %.*s", front, (int)(sizeof err->text - used - 3), old.text);
-    (void)n;
+    if (kept > sizeof front - used - 3) kept = sizeof front - used - 3;
+    memmove(err->text + used + 2, err->text, kept);
+    memcpy(err->text, front, used);
+    memcpy(err->text + used, ": ", 2);
+    err->text[used + 2 + kept] = 0;
     return false;
 }
