@@ -5,7 +5,9 @@
  *
  * The spine (everything but routed experts and embedding rows) is lent for the whole life of the provider.
  * Routed experts are asked for one layer at a time: after want(n), next is called n times and gives each expert of the
- * want exactly once, in any order the provider likes (hits first, then misses as their reads land). If next fails, the
+ * want exactly once: in any order the provider likes (hits first, then misses as their reads land) with ORDER_ANY, in
+ * ascending id with ORDER_ASCENDING, which a pass of many rows asks for because it adds as it goes and keeps no partial
+ * outputs. The model holds one lease at a time, so one slot is enough for progress. If next fails, the
  * rest of the want is dropped and nothing of it stays leased, except leases already handed out. A lease is pinned until
  * unpin, is not copied, and is given back exactly once. hint is advice: it may be ignored, holds nothing, and never
  * evicts a pinned expert. All calls come from the engine thread. */
@@ -30,9 +32,12 @@ struct lease {
 
 struct weights;
 
+enum want_order { ORDER_ANY, ORDER_ASCENDING };
+
 struct weights_ops {
     /* ids: n distinct experts of `layer`, ascending. */
-    bool (*want)(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n, struct err *err);
+    bool (*want)(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n, enum want_order order,
+                 struct err *err);
     bool (*next)(struct weights *weights, struct lease *out, struct err *err);
     void (*unpin)(struct weights *weights, struct lease *lease);
     void (*hint)(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n);
