@@ -1,0 +1,45 @@
+#include "cli/commands.h"
+
+#include <json-c/json.h>
+#include <openssl/crypto.h>
+
+/* Version, commit, compiler and build come from cmake/BuildFacts.cmake. Libraries are those of this run. */
+static const struct {
+    const char *name, *value;
+} facts[] = {
+    {"version", WEIR_VERSION}, {"commit", WEIR_COMMIT},         {"compiler", WEIR_COMPILER},
+    {"build", WEIR_BUILD},     {"sanitizers", WEIR_SANITIZERS},
+};
+
+static void print_json(FILE *out, struct err *err)
+{
+    struct json_object *root = json_object_new_object(), *libraries = json_object_new_object();
+    if (!root || !libraries) goto fail;
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        if (json_object_object_add(root, facts[i].name, json_object_new_string(facts[i].value)) != 0) goto fail;
+    json_object_object_add(libraries, "json-c", json_object_new_string(json_c_version()));
+    json_object_object_add(libraries, "openssl", json_object_new_string(OpenSSL_version(OPENSSL_VERSION_STRING)));
+    if (json_object_object_add(root, "libraries", libraries) != 0) goto fail;
+    fprintf(out, "%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
+    json_object_put(root);
+    return;
+fail:
+    err_set(err, ERR_NOMEM, "out of memory while writing JSON");
+    json_object_put(libraries);
+    json_object_put(root);
+}
+
+int command_version(struct command_context *context)
+{
+    struct err err = {0};
+    FILE *out = context->out;
+    if (context->settings->json) {
+        print_json(out, &err);
+        return err.kind ? command_fail(context, &err) : EXIT_CODE_DONE;
+    }
+    fprintf(out, "weir %s (commit %s)\n", WEIR_VERSION, WEIR_COMMIT);
+    fprintf(out, "built by %s, %s%s%s\n", WEIR_COMPILER, WEIR_BUILD, *WEIR_SANITIZERS ? ", sanitizers " : "",
+            WEIR_SANITIZERS);
+    fprintf(out, "with json-c %s, OpenSSL %s\n", json_c_version(), OpenSSL_version(OPENSSL_VERSION_STRING));
+    return EXIT_CODE_DONE;
+}

@@ -1,0 +1,134 @@
+#include "cli/commands.h"
+
+#include "base/assert.h"
+#include "cli/help.h"
+#include "cli/nearest.h"
+#include <errno.h>
+#include <string.h>
+
+static const struct command commands[] = {
+#define X(id, name, alias, operands, least, most, purpose) \
+    {COMMAND_##id, #name, alias, operands, least, most, purpose, command_##name},
+    COMMAND_LIST(X)
+#undef X
+};
+
+enum exit_code commands_exit_code(enum err_kind kind)
+{
+    switch (kind) {
+    case ERR_NONE: return EXIT_CODE_DONE;
+    case ERR_USER: return EXIT_CODE_USAGE;
+    case ERR_FIT: return EXIT_CODE_FIT;
+    case ERR_DATA: return EXIT_CODE_DATA;
+    case ERR_NETWORK: return EXIT_CODE_NETWORK;
+    case ERR_CANCELLED: return EXIT_CODE_INTERRUPTED;
+    case ERR_FAILED:
+    case ERR_IO:
+    case ERR_NOMEM:
+    case ERR_BUSY: break;
+    }
+    return EXIT_CODE_FAILED;
+}
+
+static int fail(FILE *log, const struct err *err)
+{
+    ASSERT(err->kind != ERR_NONE); /* whoever failed must have said why */
+    fprintf(log, "weir: %s\n", err->text);
+    return (int)commands_exit_code(err->kind);
+}
+
+int command_fail(const struct command_context *context, const struct err *err)
+{
+    return fail(context->log, err);
+}
+
+const struct command *commands_at(enum command_id id)
+{
+    ASSERT((size_t)id < COMMAND_COUNT);
+    return &commands[id];
+}
+
+const struct command *commands_find(const char *name, struct err *err)
+{
+    struct nearest nearest = {.word = name};
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const struct command *command = &commands[i];
+        if (strcmp(name, command->name) == 0) return command;
+        if (command->alias && strcmp(name, command->alias) == 0) return command;
+        nearest_offer(&nearest, command->name);
+        if (command->alias) nearest_offer(&nearest, command->alias);
+    }
+    err_set(err, ERR_USER, "there is no command '%s'; the nearest is '%s' (see weir --help)", name, nearest.best);
+    return NULL;
+}
+
+static bool check_operands(const struct command *command, const struct operands *operands, struct err *err)
+{
+    if (operands->n_words < command->n_operands_min)
+        return err_set(err, ERR_USER, "%s needs %s (see weir help %s)", command->name, command->operands,
+                       command->name);
+    if (operands->n_words > command->n_operands_max)
+        return err_set(err, ERR_USER, "%s: '%s' is one operand too many (see weir help %s)", command->name,
+                       operands->words[command->n_operands_max], command->name);
+    return true;
+}
+
+static int run_command(const struct command *command, const struct settings_source *source, FILE *out, FILE *log)
+{
+    struct err err = {0};
+    struct alloc alloc = {0};
+    struct settings settings;
+    struct operands operands;
+    int code;
+    if (!settings_read(&settings, &operands, &alloc, command->id, source, &err)) {
+        code = fail(log, &err);
+    } else if (operands.wants_help) {
+        help_print_command(out, command);
+        code = EXIT_CODE_DONE;
+    } else if (!check_operands(command, &operands, &err)) {
+        code = fail(log, &err);
+    } else {
+        struct command_context context = {
+            .command = command,
+            .settings = &settings,
+            .operands = operands.words,
+            .n_operands = operands.n_words,
+            .alloc = &alloc,
+            .fs = source->fs,
+            .out = out,
+            .log = log,
+        };
+        code = command->run(&context);
+    }
+    settings_fini(&settings);
+    ASSERT(alloc.live == 0); /* a command gives back all that it took, whatever happened */
+    return code;
+}
+
+/* The spellings people try first. */
+static const char *command_name_of(const char *word)
+{
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return "help";
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) return "version";
+    return word;
+}
+
+int commands_run(char *const *argv, char *const *environment, FILE *out, FILE *log)
+{
+    struct err err = {0};
+    int code;
+    if (!argv[0] || !argv[1]) {
+        help_print_overview(out);
+        code = EXIT_CODE_DONE;
+    } else {
+        const struct command *command = commands_find(command_name_of(argv[1]), &err);
+        struct settings_source source = {argv + 2, environment, file_system_real()};
+        code = command ? run_command(command, &source, out, log) : fail(log, &err);
+    }
+    /* A result that did not reach its reader (a full disk, say) is not a result. */
+    if (fflush(out) != 0 || ferror(out)) {
+        fprintf(log, "weir: cannot write the output: %s\n", strerror(errno));
+        if (code == EXIT_CODE_DONE) code = EXIT_CODE_FAILED;
+    }
+    return code;
+}

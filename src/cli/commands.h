@@ -1,0 +1,75 @@
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+/* The commands: one list is the only place where a command exists.
+ *
+ * A command is a function command_NAME in command_NAME.c. It gets its checked settings and its operands, writes results
+ * to context->out and everything else to context->log, and returns an exit code, most simply by
+ * `return command_fail(context, &err)`. It never ends the process. README.md in this folder says how to add one. */
+#include "base/alloc.h"
+#include "cli/settings.h"
+#include "plat/file.h"
+#include <stdio.h>
+
+/* X(ID, name, alias or NULL, operands as the usage line shows them, least and most of them, purpose) in the order of
+ * the overview. The purpose is a sentence without its full stop. */
+#define COMMAND_LIST(X)                                                         \
+    X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
+    X(VERSION, version, NULL, "", 0, 0, "Print version, build and the libraries in use")
+
+enum command_id {
+#define X(id, name, alias, operands, least, most, purpose) COMMAND_##id,
+    COMMAND_LIST(X)
+#undef X
+        COMMAND_COUNT
+};
+
+struct command_context;
+
+struct command {
+    enum command_id id;
+    const char *name, *alias; /* alias may be NULL */
+    const char *operands;     /* "MODEL [PROMPT]" */
+    size_t n_operands_min, n_operands_max;
+    const char *purpose;
+    int (*run)(struct command_context *context);
+};
+
+struct command_context {
+    const struct command *command;
+    const struct settings *settings;
+    const char *const *operands; /* [n_operands], as many as the command's row allows */
+    size_t n_operands;
+    struct alloc *alloc;
+    struct file_system fs;
+    FILE *out; /* results and nothing else */
+    FILE *log; /* stderr */
+};
+
+#define X(id, name, alias, operands, least, most, purpose) int command_##name(struct command_context *context);
+COMMAND_LIST(X)
+#undef X
+
+enum exit_code {
+    EXIT_CODE_DONE = 0,
+    EXIT_CODE_FAILED = 1,
+    EXIT_CODE_USAGE = 2,
+    EXIT_CODE_FIT = 3,
+    EXIT_CODE_DATA = 4,
+    EXIT_CODE_NETWORK = 6,
+    EXIT_CODE_INTERRUPTED = 130, /* 128 + SIGINT */
+};
+
+enum exit_code commands_exit_code(enum err_kind kind);
+
+/* Prints `weir: message` to the log and returns the exit code of its kind. */
+int command_fail(const struct command_context *context, const struct err *err);
+
+const struct command *commands_at(enum command_id id);
+
+/* By name or alias; on failure the message tells the nearest one. */
+const struct command *commands_find(const char *name, struct err *err);
+
+/* The whole program but its process: argv and environment each end with a NULL. Returns the exit code. */
+int commands_run(char *const *argv, char *const *environment, FILE *out, FILE *log);
+
+#endif

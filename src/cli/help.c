@@ -1,0 +1,101 @@
+#include "cli/help.h"
+
+#include "base/units.h"
+#include "cli/options.h"
+#include <inttypes.h>
+#include <string.h>
+
+enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
+
+/* Words, broken so that no line passes HELP_WIDTH, each line from column HELP_COLUMN on. */
+static void print_wrapped(FILE *out, const char *text)
+{
+    size_t column = HELP_COLUMN;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (column > HELP_COLUMN && column + 1 + n > HELP_WIDTH) {
+            fprintf(out, "\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+        }
+        if (column > HELP_COLUMN) column += (size_t)fprintf(out, " ");
+        column += (size_t)fprintf(out, "%.*s", (int)n, text);
+        text += n + strspn(text + n, " ");
+    }
+    fprintf(out, "\n");
+}
+
+static void join_choices(const struct option *option, char *text, size_t size)
+{
+    size_t used = 0;
+    for (size_t i = 0; option->choices[i] && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "|" : "", option->choices[i]);
+}
+
+static void describe_range(const struct option *option, char *text, size_t size)
+{
+    char low[UNITS_TEXT_MAX], high[UNITS_TEXT_MAX];
+    text[0] = 0;
+    if (option->type == OPTION_COUNT && option->max < UINT64_MAX - 1)
+        snprintf(text, size, "%" PRIu64 " to %" PRIu64, option->min, option->max);
+    else if (option->type == OPTION_COUNT && option->min > 0)
+        snprintf(text, size, "at least %" PRIu64, option->min);
+    else if (option->type == OPTION_BYTES && option->max < UINT64_MAX / 2)
+        snprintf(text, size, "%s to %s", units_format_bytes(low, option->min), units_format_bytes(high, option->max));
+    else if (option->type == OPTION_BYTES && option->min > 0)
+        snprintf(text, size, "at least %s", units_format_bytes(low, option->min));
+    else if (option->type == OPTION_NUMBER)
+        snprintf(text, size, "%g to %g", option->number_min, option->number_max);
+}
+
+static void print_options(FILE *out, enum command_id command)
+{
+    for (size_t i = 0; i < options_count(); i++) {
+        const struct option *option = options_at(i);
+        char value[128] = "", range[96], text[1024];
+        if (!(option->commands >> command & 1)) continue;
+        if (option->value_name) snprintf(value, sizeof value, " %s", option->value_name);
+        if (option->choices[0]) {
+            value[0] = ' ';
+            join_choices(option, value + 1, sizeof value - 1);
+        }
+        describe_range(option, range, sizeof range);
+        bool tells_default = option->initial && option->type != OPTION_FLAG;
+        snprintf(text, sizeof text, "%s%s%s%s%s%s%s", option->help, *range || tells_default ? " (" : "", range,
+                 *range && tells_default ? "; " : "", tells_default ? "default " : "",
+                 tells_default ? option->initial : "", *range || tells_default ? ")" : "");
+        int used = fprintf(out, "  --%s%s", option->name, value);
+        if (used >= HELP_COLUMN)
+            fprintf(out, "\n%*s", HELP_COLUMN, "");
+        else
+            fprintf(out, "%*s", HELP_COLUMN - used, "");
+        print_wrapped(out, text);
+    }
+    fprintf(out, "  %-*s%s\n", HELP_COLUMN - 2, "--help", "print this text");
+}
+
+void help_print_command(FILE *out, const struct command *command)
+{
+    fprintf(out, "usage: weir %s%s%s [options]\n", command->name, *command->operands ? " " : "", command->operands);
+    if (command->alias) fprintf(out, "also:  weir %s\n", command->alias);
+    fprintf(out, "\n%s.\n\nOptions:\n", command->purpose);
+    print_options(out, command->id);
+    fprintf(out,
+            "\nEvery option but --help is also an environment variable (--ram-budget: WEIR_RAM_BUDGET) and a line of\n"
+            "the configuration file (ram-budget = 20G). The command line wins over the environment, and that over the\n"
+            "file. Sizes: 512M, 20G or 20GiB. Times: 300 (seconds), 5m, 2h.\n");
+}
+
+void help_print_overview(FILE *out)
+{
+    fprintf(out, "weir serves GLM-5.2 from storage, in as much memory as you give it.\n\n"
+                 "usage: weir COMMAND [MODEL] [options]\n\n");
+    for (unsigned i = 0; i < COMMAND_COUNT; i++) {
+        const struct command *command = commands_at(i);
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s", command->name, *command->operands ? " " : "", command->operands);
+        fprintf(out, "  %-26s %s\n", name, command->purpose);
+    }
+    fprintf(out, "\n`weir help COMMAND` explains a command and its options. MODEL is the folder of a model.\n"
+                 "Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 does not fit the memory plan,\n"
+                 "4 bad or damaged data, 6 network, 130 and 143 ended by a signal.\n");
+}

@@ -1,0 +1,211 @@
+#include "cli/options.h"
+
+#include "base/assert.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/nearest.h"
+#include "cli/settings.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The offset of a field, which must have this type: anything else does not compile. */
+#define FIELD(field, type) _Generic(((struct settings *)0)->field, type : offsetof(struct settings, field))
+
+#define FLAG(label, field, on, text)                                                                        \
+    {                                                                                                       \
+        .name = label, .type = OPTION_FLAG, .offset = FIELD(field, bool), .initial = "off", .commands = on, \
+        .help = text                                                                                        \
+    }
+#define WHOLE(label, kind, field, value, least, most, start, on, text)                                                 \
+    {                                                                                                                  \
+        .name = label, .type = kind, .offset = FIELD(field, uint64_t), .value_name = value, .min = least, .max = most, \
+        .initial = start, .commands = on, .help = text                                                                 \
+    }
+#define COUNT(label, field, value, least, most, start, on, text) \
+    WHOLE(label, OPTION_COUNT, field, value, least, most, start, on, text)
+#define BYTES(label, field, least, most, start, on, text) \
+    WHOLE(label, OPTION_BYTES, field, "SIZE", least, most, start, on, text)
+#define SECONDS(label, field, least, most, start, on, text) \
+    WHOLE(label, OPTION_SECONDS, field, "TIME", least, most, start, on, text)
+#define NUMBER(label, field, least, most, start, on, text)                                                            \
+    {                                                                                                                 \
+        .name = label, .type = OPTION_NUMBER, .offset = FIELD(field, double), .value_name = "X", .number_min = least, \
+        .number_max = most, .initial = start, .commands = on, .help = text                                            \
+    }
+#define CHOICE(label, field, start, on, text, ...)                                                        \
+    {                                                                                                     \
+        .name = label, .type = OPTION_CHOICE, .offset = FIELD(field, unsigned), .choices = {__VA_ARGS__}, \
+        .initial = start, .commands = on, .help = text                                                    \
+    }
+#define TEXT(label, field, value, start, on, text)                                                     \
+    {                                                                                                  \
+        .name = label, .type = OPTION_TEXT, .offset = FIELD(field, const char *), .value_name = value, \
+        .initial = start, .commands = on, .help = text                                                 \
+    }
+#define ON(command) (UINT64_C(1) << COMMAND_##command)
+#define ON_ALL OPTIONS_OF_ALL
+
+/* In the order of the help: a command's own options first, those that many share last. */
+static const struct option options[] = {
+    FLAG("json", json, ON(VERSION), "print one JSON object instead of text"),
+    TEXT("config", config, "FILE", NULL, ON_ALL,
+         "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),
+};
+
+static_assert(sizeof options / sizeof *options <= OPTIONS_MAX, "struct settings remembers an origin for every option");
+static_assert(COMMAND_COUNT <= 64, "an option has one bit for each command");
+
+size_t options_count(void)
+{
+    return sizeof options / sizeof *options;
+}
+
+const struct option *options_at(size_t row)
+{
+    ASSERT(row < options_count());
+    return &options[row];
+}
+
+size_t options_row(const struct option *option)
+{
+    return (size_t)(option - options);
+}
+
+const struct option *options_find(const char *name)
+{
+    for (size_t i = 0; i < options_count(); i++)
+        if (strcmp(options[i].name, name) == 0) return &options[i];
+    return NULL;
+}
+
+const char *options_nearest(const char *name, uint64_t commands)
+{
+    struct nearest nearest = {.word = name};
+    for (size_t i = 0; i < options_count(); i++)
+        if (options[i].commands & commands) nearest_offer(&nearest, options[i].name);
+    return nearest.best;
+}
+
+const char *options_environment_name(const struct option *option, char name[OPTION_ENVIRONMENT_NAME_MAX])
+{
+    int n = snprintf(name, OPTION_ENVIRONMENT_NAME_MAX, "WEIR_%s", option->name);
+    ASSERT(n > 0 && n < OPTION_ENVIRONMENT_NAME_MAX);
+    for (char *c = name; *c; c++) {
+        if (*c == '-') *c = '_';
+        if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
+    }
+    return name;
+}
+
+static void *field_of(const struct option *option, struct settings *settings)
+{
+    return (char *)settings + option->offset;
+}
+
+static bool parse_count(const char *text, uint64_t *out)
+{
+    bool is_hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    const char *digits = is_hex ? text + 2 : text;
+    if (!*digits || strspn(digits, is_hex ? "0123456789abcdefABCDEF" : "0123456789") != strlen(digits)) return false;
+    errno = 0;
+    *out = strtoull(digits, NULL, is_hex ? 16 : 10);
+    return errno == 0;
+}
+
+/* A default that is not a value itself is a word that the option knows, such as `auto`. */
+static bool is_word(const struct option *option, const char *text)
+{
+    return option->initial && (*option->initial < '0' || *option->initial > '9') && strcmp(option->initial, text) == 0;
+}
+
+static bool store_flag(bool *out, const char *text, const char *where, struct err *err)
+{
+    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false", "no", "0"};
+    for (size_t i = 0; i < sizeof on / sizeof *on; i++) {
+        if (strcmp(text, on[i]) == 0) return *out = true;
+        if (strcmp(text, off[i]) == 0) return !(*out = false);
+    }
+    return err_set(err, ERR_USER, "%s: '%s' is neither on nor off", where, text);
+}
+
+static bool store_whole(const struct option *option, uint64_t *out, const char *text, const char *where,
+                        struct err *err)
+{
+    static const struct {
+        bool (*parse)(const char *text, uint64_t *out);
+        const char *what;
+    } kinds[] = {
+        [OPTION_COUNT] = {parse_count, "a whole number"},
+        [OPTION_BYTES] = {units_parse_bytes, "a size such as 512M or 20GiB"},
+        [OPTION_SECONDS] = {units_parse_seconds, "a time such as 300 or 5m"},
+    };
+    uint64_t value;
+    if (is_word(option, text)) {
+        *out = SETTING_WORD;
+        return true;
+    }
+    if (!kinds[option->type].parse(text, &value))
+        return err_set(err, ERR_USER, "%s: '%s' is not %s", where, text, kinds[option->type].what);
+    if (value < option->min)
+        return err_set(err, ERR_USER, "%s: %s is less than the least possible value, %" PRIu64, where, text,
+                       option->min);
+    if (value > option->max)
+        return err_set(err, ERR_USER, "%s: %s is more than the greatest possible value, %" PRIu64, where, text,
+                       option->max);
+    *out = value;
+    return true;
+}
+
+static bool store_number(const struct option *option, double *out, const char *text, const char *where, struct err *err)
+{
+    char *end;
+    if (is_word(option, text)) {
+        *out = NAN;
+        return true;
+    }
+    double value = strtod(text, &end);
+    /* strtod also takes "inf", "nan", "0x1p3" and blanks in front, which nobody means here */
+    if (end == text || *end || strspn(text, "+-.0123456789eE") != strlen(text) || !isfinite(value))
+        return err_set(err, ERR_USER, "%s: '%s' is not a number", where, text);
+    if (value < option->number_min || value > option->number_max)
+        return err_set(err, ERR_USER, "%s: %s is not between %g and %g", where, text, option->number_min,
+                       option->number_max);
+    *out = value;
+    return true;
+}
+
+static bool store_choice(const struct option *option, unsigned *out, const char *text, const char *where,
+                         struct err *err)
+{
+    struct nearest nearest = {.word = text};
+    for (unsigned i = 0; option->choices[i]; i++) {
+        nearest_offer(&nearest, option->choices[i]);
+        if (strcmp(text, option->choices[i]) != 0) continue;
+        *out = i;
+        return true;
+    }
+    return err_set(err, ERR_USER, "%s: there is no '%s'; the nearest is '%s'", where, text, nearest.best);
+}
+
+bool options_store(const struct option *option, struct settings *settings, const char *text, const char *where,
+                   struct err *err)
+{
+    void *field = field_of(option, settings);
+    switch (option->type) {
+    case OPTION_FLAG: return store_flag(field, text, where, err);
+    case OPTION_COUNT:
+    case OPTION_BYTES:
+    case OPTION_SECONDS: return store_whole(option, field, text, where, err);
+    case OPTION_NUMBER: return store_number(option, field, text, where, err);
+    case OPTION_CHOICE: return store_choice(option, field, text, where, err);
+    case OPTION_TEXT:
+        if (!*text) return err_set(err, ERR_USER, "%s: the value is empty", where);
+        *(const char **)field = text;
+        return true;
+    }
+    ASSERT(!"an option type without a parser");
+    return false;
+}

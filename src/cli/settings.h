@@ -1,0 +1,53 @@
+#ifndef CLI_SETTINGS_H
+#define CLI_SETTINGS_H
+/* The values of all options, and how they are collected.
+ *
+ * Precedence: command line, then WEIR_ environment, then configuration file, then the default in the option table.
+ * Every value given anywhere is checked, also one that a stronger source overrides and one that this command does not
+ * use. On the command line an option without effect on the command is an error; environment and configuration are
+ * shared by all commands, so there only the name and the value must be right.
+ *
+ * Filled once, before any thread starts; read-only from then on. Texts live until settings_fini. */
+#include "base/arena.h"
+#include "cli/options.h"
+#include "plat/file.h"
+
+enum origin { ORIGIN_DEFAULT, ORIGIN_CONFIG, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+
+/* A number whose option was left at its word (such as `auto`) instead of a value. */
+#define SETTING_WORD UINT64_MAX
+
+/* One field for each row of the table in options.c:
+ *   flag bool; count, bytes and seconds uint64_t (SETTING_WORD: the word); number double (NAN: the word);
+ *   choice unsigned (index); text const char * (NULL: none). */
+struct settings {
+    bool json;
+    const char *config;
+
+    uint8_t origin[OPTIONS_MAX]; /* enum origin, by row of the option table */
+    const char *config_path;     /* the file that was read, or NULL */
+    struct arena arena;
+};
+
+/* What a command line is made of: argv behind the command's name, and the environment, each up to a NULL. */
+struct settings_source {
+    char *const *arguments;
+    char *const *environment;
+    struct file_system fs;
+};
+
+/* What settings_read leaves over: everything that is not an option, in order. Room for all arguments. */
+struct operands {
+    const char **words;
+    size_t n_words;
+    bool wants_help; /* --help or -h was among the options */
+};
+
+/* `command`: one bit of options' commands masks. When wants_help is set nothing else was checked. */
+bool settings_read(struct settings *settings, struct operands *operands, struct alloc *alloc, unsigned command,
+                   const struct settings_source *source, struct err *err) MUST_CHECK;
+void settings_fini(struct settings *settings); /* safe twice and after a failed read */
+
+enum origin settings_origin(const struct settings *settings, const char *option);
+
+#endif
