@@ -1,0 +1,272 @@
+#include "plat/file_write.h"
+
+#include "base/assert.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define WRITE_BYTES_MAX (1u << 30) /* one call of Linux stops near 2^31 */
+
+static int real_open(void *context, const char *path, int flags, mode_t mode)
+{
+    (void)context;
+    return open(path, flags, mode);
+}
+
+static ssize_t real_pwrite(void *context, int descriptor, const void *buffer, size_t bytes, off_t offset)
+{
+    (void)context;
+    return pwrite(descriptor, buffer, bytes, offset);
+}
+
+static int real_fsync(void *context, int descriptor)
+{
+    (void)context;
+    return fsync(descriptor);
+}
+
+static int real_close(void *context, int descriptor)
+{
+    (void)context;
+    return close(descriptor);
+}
+
+static int real_rename(void *context, const char *from, const char *to)
+{
+    (void)context;
+    return rename(from, to);
+}
+
+static int real_unlink(void *context, const char *path)
+{
+    (void)context;
+    return unlink(path);
+}
+
+static int real_mkdir(void *context, const char *path, mode_t mode)
+{
+    (void)context;
+    return mkdir(path, mode);
+}
+
+static int real_lock(void *context, int descriptor)
+{
+    (void)context;
+    return flock(descriptor, LOCK_EX | LOCK_NB);
+}
+
+static int real_free_bytes(void *context, const char *path, uint64_t *bytes)
+{
+    (void)context;
+    struct statvfs st;
+    if (statvfs(path, &st) != 0) return -1;
+    *bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    return 0;
+}
+
+struct write_system write_system_real(void)
+{
+    static const struct write_ops ops = {real_open,   real_pwrite, real_fsync, real_close,     real_rename,
+                                         real_unlink, real_mkdir,  real_lock,  real_free_bytes};
+    return (struct write_system){.ops = &ops};
+}
+
+static const char *advice(int error)
+{
+    switch (error) {
+    case ENOSPC: return "; make room on this disk and run the same command again";
+    case EDQUOT: return "; make room in your quota and run the same command again";
+    case EROFS:
+    case EACCES:
+    case EPERM: return "; choose a folder that you may write to";
+    case EFBIG: return "; this file system cannot hold files of this size";
+    default: return "";
+    }
+}
+
+static bool failed(struct err *err, const char *path, const char *doing, int error)
+{
+    return err_set(err, ERR_IO, "%s: %s: %s%s", path, doing, strerror(error), advice(error));
+}
+
+static int open_retrying(struct write_system ws, const char *path, int flags, mode_t mode)
+{
+    int descriptor;
+    do {
+        descriptor = ws.ops->open(ws.context, path, flags, mode);
+    } while (descriptor < 0 && errno == EINTR);
+    return descriptor;
+}
+
+static int fsync_retrying(struct write_system ws, int descriptor)
+{
+    int result;
+    do {
+        result = ws.ops->fsync(ws.context, descriptor);
+    } while (result != 0 && errno == EINTR);
+    return result;
+}
+
+/* A rename or a removal is durable only once the folder that holds the name is. */
+static bool sync_folder_of(struct alloc *alloc, struct write_system ws, const char *path, struct err *err)
+{
+    char *folder = alloc_text(alloc, path, err);
+    if (!folder) return false;
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = 0; /* of "/name" the slash itself stays */
+    const char *name = slash ? folder : ".";
+    int descriptor = open_retrying(ws, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    bool ok = descriptor >= 0 || failed(err, name, "cannot open the folder", errno);
+    /* EINVAL: a file system whose folders know no fsync has nothing to wait for. */
+    if (ok && fsync_retrying(ws, descriptor) != 0 && errno != EINVAL)
+        ok = failed(err, name, "cannot make the folder durable", errno);
+    if (descriptor >= 0) ws.ops->close(ws.context, descriptor);
+    alloc_put(alloc, folder);
+    return ok;
+}
+
+static char *with_suffix(struct alloc *alloc, const char *path, const char *suffix, struct err *err)
+{
+    size_t room = strlen(path) + strlen(suffix) + 1;
+    char *text = alloc_get(alloc, room, err);
+    if (text) snprintf(text, room, "%s%s", path, suffix);
+    return text;
+}
+
+bool file_create(struct file_writer *writer, struct alloc *alloc, struct write_system ws, const char *path,
+                 struct err *err)
+{
+    *writer = (struct file_writer){.ws = ws, .alloc = alloc, .descriptor = -1};
+    writer->path = alloc_text(alloc, path, err);
+    if (!writer->path) goto fail;
+    char *path_tmp = with_suffix(alloc, path, ".tmp", err);
+    if (!path_tmp) goto fail;
+    if (ws.ops->unlink(ws.context, path_tmp) != 0 && errno != ENOENT) {
+        failed(err, path_tmp, "cannot remove what an earlier run left", errno);
+        alloc_put(alloc, path_tmp);
+        goto fail;
+    }
+    writer->path_tmp = path_tmp;
+    writer->descriptor = open_retrying(ws, path_tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (writer->descriptor < 0) {
+        failed(err, path_tmp, "cannot create", errno);
+        goto fail;
+    }
+    return true;
+fail:
+    file_abandon(writer);
+    return false;
+}
+
+bool file_write(struct file_writer *writer, const void *data, uint64_t bytes, uint64_t offset, struct err *err)
+{
+    ASSERT(writer->descriptor >= 0);
+    if (bytes > INT64_MAX || offset > INT64_MAX - bytes)
+        return err_set(err, ERR_IO, "%s: no file reaches offset %" PRIu64, writer->path_tmp, offset);
+    for (uint64_t done = 0; done < bytes;) {
+        size_t want = bytes - done < WRITE_BYTES_MAX ? (size_t)(bytes - done) : WRITE_BYTES_MAX;
+        ssize_t put = writer->ws.ops->pwrite(writer->ws.context, writer->descriptor, (const char *)data + done, want,
+                                             (off_t)(offset + done));
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) {
+            int error = put < 0 ? errno : ENOSPC; /* no progress and no reason: the disk takes no more */
+            return err_set(err, ERR_IO, "%s: writing %" PRIu64 " bytes at offset %" PRIu64 ": %s%s", writer->path_tmp,
+                           bytes, offset, strerror(error), advice(error));
+        }
+        done += (uint64_t)put;
+    }
+    return true;
+}
+
+bool file_commit(struct file_writer *writer, struct err *err)
+{
+    ASSERT(writer->descriptor >= 0);
+    struct write_system ws = writer->ws;
+    bool ok = fsync_retrying(ws, writer->descriptor) == 0;
+    if (!ok) failed(err, writer->path_tmp, "cannot make it durable", errno);
+    /* A network file system may report a lost write only now. After EINTR the descriptor is gone all the same. */
+    if (ws.ops->close(ws.context, writer->descriptor) != 0 && errno != EINTR && ok)
+        ok = failed(err, writer->path_tmp, "closing", errno);
+    writer->descriptor = -1;
+    if (ok && ws.ops->rename(ws.context, writer->path_tmp, writer->path) != 0)
+        ok = failed(err, writer->path, "cannot give it this name", errno);
+    if (ok) {
+        alloc_put(writer->alloc, writer->path_tmp);
+        writer->path_tmp = NULL; /* nothing left to remove */
+        ok = sync_folder_of(writer->alloc, ws, writer->path, err);
+    }
+    file_abandon(writer);
+    return ok;
+}
+
+void file_abandon(struct file_writer *writer)
+{
+    if (!writer->ws.ops) return;
+    if (writer->descriptor >= 0) writer->ws.ops->close(writer->ws.context, writer->descriptor);
+    if (writer->path_tmp) writer->ws.ops->unlink(writer->ws.context, writer->path_tmp);
+    alloc_put(writer->alloc, writer->path_tmp);
+    alloc_put(writer->alloc, writer->path);
+    *writer = (struct file_writer){.descriptor = -1};
+}
+
+bool file_write_all(struct alloc *alloc, struct write_system ws, const char *path, const void *data, uint64_t bytes,
+                    struct err *err)
+{
+    struct file_writer writer;
+    if (!file_create(&writer, alloc, ws, path, err)) return false;
+    if (!file_write(&writer, data, bytes, 0, err)) {
+        file_abandon(&writer);
+        return false;
+    }
+    return file_commit(&writer, err);
+}
+
+bool file_remove(struct alloc *alloc, struct write_system ws, const char *path, struct err *err)
+{
+    if (ws.ops->unlink(ws.context, path) == 0) return sync_folder_of(alloc, ws, path, err);
+    if (errno == ENOENT) return true;
+    return failed(err, path, "cannot remove", errno);
+}
+
+bool folder_lock(struct folder_lock *lock, struct write_system ws, const char *path, struct err *err)
+{
+    *lock = (struct folder_lock){.ws = ws, .descriptor = -1};
+    if (ws.ops->mkdir(ws.context, path, 0777) != 0 && errno != EEXIST) {
+        failed(err, path, "cannot make the folder", errno);
+        goto fail;
+    }
+    lock->descriptor = open_retrying(ws, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (lock->descriptor < 0) {
+        failed(err, path, "cannot open the folder", errno);
+        goto fail;
+    }
+    if (ws.ops->lock(ws.context, lock->descriptor) != 0) {
+        if (errno == EWOULDBLOCK)
+            err_set(err, ERR_BUSY, "%s: another process is writing into this folder; wait for it or stop it", path);
+        else
+            failed(err, path, "cannot lock the folder", errno);
+        goto fail;
+    }
+    return true;
+fail:
+    folder_unlock(lock);
+    return false;
+}
+
+void folder_unlock(struct folder_lock *lock)
+{
+    if (lock->ws.ops && lock->descriptor >= 0) lock->ws.ops->close(lock->ws.context, lock->descriptor);
+    *lock = (struct folder_lock){.descriptor = -1};
+}
+
+bool folder_free_bytes(struct write_system ws, const char *path, uint64_t *bytes, struct err *err)
+{
+    if (ws.ops->free_bytes(ws.context, path, bytes) == 0) return true;
+    return failed(err, path, "cannot ask how much room is left", errno);
+}
