@@ -72,6 +72,17 @@ fail:
     return false;
 }
 
+bool file_present(struct file_system fs, const char *path)
+{
+    int descriptor;
+    do { /* a link is not followed: that it leads nowhere is for file_open to say */
+        descriptor = fs.ops->open(fs.context, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    } while (descriptor < 0 && errno == EINTR);
+    if (descriptor < 0) return errno != ENOENT;
+    fs.ops->close(fs.context, descriptor);
+    return true;
+}
+
 void file_close(struct file *file)
 {
     if (!file->fs.ops) return;
