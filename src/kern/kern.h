@@ -8,11 +8,11 @@
  *
  * The canonical reduction. Every sum over an inner dimension is formed in KERN_LANES partial sums: term i goes to lane
  * i mod KERN_LANES by one fused multiply-add, terms in ascending order; then the lanes are folded in halves (lane j
- * takes lane j + 8, then j + 4, j + 2, j + 1). That order belongs to the operation, not to an instruction set: the scalar
- * reference and every vector version give the same bits, and a row's result cannot depend on its neighbours, on the tile
- * it fell into or on the thread that ran it. A value with a scale is multiplied as an integer (exact in f32): per-row
- * formats multiply the folded sum by the row's scale once; grouped formats fold each group's lanes into running lanes by
- * total[j] = fma(partial[j], scale, total[j]) and fold once at the end.
+ * takes lane j + 8, then j + 4, j + 2, j + 1). That order belongs to the operation, not to an instruction set: the
+ * scalar reference and every vector version give the same bits, and a row's result cannot depend on its neighbours, on
+ * the tile it fell into or on the thread that ran it. A value with a scale is multiplied as an integer (exact in f32):
+ * per-row formats multiply the folded sum by the row's scale once; grouped formats fold each group's lanes into running
+ * lanes by total[j] = fma(partial[j], scale, total[j]) and fold once at the end.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +33,8 @@ enum {
 };
 
 /* y[r][o] = W[o] . x[r] for o < n_out, r < n_rows. y is [n_rows] rows y_stride floats apart, x likewise (n_in floats
- * used of each). W is n_out rows in the layout of its format; scales as fmt/format.h has them; group 0 unless grouped. */
+ * used of each). W is n_out rows in the layout of its format; scales as fmt/format.h has them; group 0 unless grouped.
+ */
 typedef void matmul_fn(float *y, size_t y_stride, const void *w, const float *scales, const float *x, size_t x_stride,
                        size_t n_rows, size_t n_out, size_t n_in, size_t group);
 
@@ -85,36 +86,36 @@ typedef bool select_top_fn(uint32_t *out, const float *scores, size_t n, size_t 
 
 /* op, type, isa, bits it needs: in the order of preference, slowest first, a later line wins. One line per kernel feeds
  * prototypes, dispatch, the equivalence check and the benchmark, so that none can exist untested. */
-#define KERN_OPS(X)                                                                                                    \
-    X(matmul_f32, matmul_fn)                                                                                           \
-    X(matmul_int8, matmul_fn)                                                                                          \
-    X(matmul_int4, matmul_fn)                                                                                          \
-    X(matmul_int4_grouped, matmul_fn)                                                                                  \
-    X(matmul_int2, matmul_fn)                                                                                          \
-    X(matmul_int3, matmul_fn)                                                                                          \
-    X(matmul_transposed_f32, matmul_transposed_fn)                                                                     \
-    X(matmul_transposed_int8, matmul_transposed_fn)                                                                    \
-    X(matmul_transposed_int4, matmul_transposed_fn)                                                                    \
-    X(matmul_transposed_int4_grouped, matmul_transposed_fn)                                                            \
-    X(matmul_transposed_int2, matmul_transposed_fn)                                                                    \
-    X(matmul_transposed_int3, matmul_transposed_fn)                                                                    \
-    X(unpack_f32, unpack_fn)                                                                                           \
-    X(unpack_int8, unpack_fn)                                                                                          \
-    X(unpack_int4, unpack_fn)                                                                                          \
-    X(unpack_int4_grouped, unpack_fn)                                                                                  \
-    X(unpack_int2, unpack_fn)                                                                                          \
-    X(unpack_int3, unpack_fn)                                                                                          \
-    X(rmsnorm, rmsnorm_fn)                                                                                             \
-    X(layernorm, layernorm_fn)                                                                                         \
-    X(rope, rope_fn)                                                                                                   \
-    X(swiglu, swiglu_fn)                                                                                               \
-    X(sigmoid, sigmoid_fn)                                                                                             \
-    X(add, add_fn)                                                                                                     \
-    X(axpy, axpy_fn)                                                                                                   \
-    X(softmax, softmax_fn)                                                                                             \
-    X(gather_dot, gather_dot_fn)                                                                                       \
-    X(gather_mix, gather_mix_fn)                                                                                       \
-    X(index_scores, index_scores_fn)                                                                                   \
+#define KERN_OPS(X)                                         \
+    X(matmul_f32, matmul_fn)                                \
+    X(matmul_int8, matmul_fn)                               \
+    X(matmul_int4, matmul_fn)                               \
+    X(matmul_int4_grouped, matmul_fn)                       \
+    X(matmul_int2, matmul_fn)                               \
+    X(matmul_int3, matmul_fn)                               \
+    X(matmul_transposed_f32, matmul_transposed_fn)          \
+    X(matmul_transposed_int8, matmul_transposed_fn)         \
+    X(matmul_transposed_int4, matmul_transposed_fn)         \
+    X(matmul_transposed_int4_grouped, matmul_transposed_fn) \
+    X(matmul_transposed_int2, matmul_transposed_fn)         \
+    X(matmul_transposed_int3, matmul_transposed_fn)         \
+    X(unpack_f32, unpack_fn)                                \
+    X(unpack_int8, unpack_fn)                               \
+    X(unpack_int4, unpack_fn)                               \
+    X(unpack_int4_grouped, unpack_fn)                       \
+    X(unpack_int2, unpack_fn)                               \
+    X(unpack_int3, unpack_fn)                               \
+    X(rmsnorm, rmsnorm_fn)                                  \
+    X(layernorm, layernorm_fn)                              \
+    X(rope, rope_fn)                                        \
+    X(swiglu, swiglu_fn)                                    \
+    X(sigmoid, sigmoid_fn)                                  \
+    X(add, add_fn)                                          \
+    X(axpy, axpy_fn)                                        \
+    X(softmax, softmax_fn)                                  \
+    X(gather_dot, gather_dot_fn)                            \
+    X(gather_mix, gather_mix_fn)                            \
+    X(index_scores, index_scores_fn)                        \
     X(select_top, select_top_fn)
 
 struct kern {

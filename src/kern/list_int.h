@@ -1,0 +1,52 @@
+#ifndef KERN_LIST_INT_H
+#define KERN_LIST_INT_H
+/* Every kernel there is: op, instruction set, and the CPU_ bits it needs. For each op the reference comes first and a
+ * later line is preferred. One list feeds prototypes, dispatch, the equivalence check and the benchmark, so that no
+ * kernel can exist untested. A new kernel is one function and one line here; a family with another arithmetic (such as
+ * fixed-point limbs) is new ops in kern.h with a reference of their own, and then lines here like any other. */
+#include "kern/kern.h"
+
+#define KERN_LIST_REF(X)                      \
+    X(matmul_f32, ref, 0)                     \
+    X(matmul_int8, ref, 0)                    \
+    X(matmul_int4, ref, 0)                    \
+    X(matmul_int4_grouped, ref, 0)            \
+    X(matmul_int2, ref, 0)                    \
+    X(matmul_int3, ref, 0)                    \
+    X(matmul_transposed_f32, ref, 0)          \
+    X(matmul_transposed_int8, ref, 0)         \
+    X(matmul_transposed_int4, ref, 0)         \
+    X(matmul_transposed_int4_grouped, ref, 0) \
+    X(matmul_transposed_int2, ref, 0)         \
+    X(matmul_transposed_int3, ref, 0)         \
+    X(unpack_f32, ref, 0)                     \
+    X(unpack_int8, ref, 0)                    \
+    X(unpack_int4, ref, 0)                    \
+    X(unpack_int4_grouped, ref, 0)            \
+    X(unpack_int2, ref, 0)                    \
+    X(unpack_int3, ref, 0)                    \
+    X(rmsnorm, ref, 0)                        \
+    X(layernorm, ref, 0)                      \
+    X(rope, ref, 0)                           \
+    X(swiglu, ref, 0)                         \
+    X(sigmoid, ref, 0)                        \
+    X(add, ref, 0)                            \
+    X(axpy, ref, 0)                           \
+    X(softmax, ref, 0)                        \
+    X(gather_dot, ref, 0)                     \
+    X(gather_mix, ref, 0)                     \
+    X(index_scores, ref, 0)                   \
+    X(select_top, ref, 0)
+
+#define KERN_LIST(X) KERN_LIST_REF(X)
+
+/* matmul_f32_op, ...: the function type of each op. */
+#define X(op, type) typedef type op##_op;
+KERN_OPS(X)
+#undef X
+
+#define X(op, isa, need) op##_op op##_##isa;
+KERN_LIST(X)
+#undef X
+
+#endif
