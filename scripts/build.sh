@@ -1,0 +1,13 @@
+#!/bin/sh
+# usage: build.sh PRESET [cmake --build options]
+# Configures and builds build-PRESET; the compilers' output is shown only when something failed.
+set -u
+preset=$1
+shift
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+{ cmake --preset "$preset" && cmake --build "build-$preset" "$@"; } </dev/null >"$log" 2>&1 || {
+    grep -E -A 12 'error|warning|FAILED' "$log" | tail -n 100
+    tail -n 20 "$log"
+    exit 1
+}

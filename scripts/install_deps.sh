@@ -1,0 +1,36 @@
+#!/bin/sh
+# usage: install_deps.sh build|test
+# Installs the Debian packages that are missing, and says which. `test` includes `build`. This is the one list.
+set -eu
+
+build="build-essential cmake ninja-build pkg-config libjson-c-dev libssl-dev libinih-dev"
+test="clang-14 libclang-rt-14-dev llvm-14 clang-format-14 libcmocka-dev pmccabe shellcheck"
+
+case "${1:-}" in
+build) wanted=$build ;;
+test) wanted="$build $test" ;;
+*) echo "usage: $0 build|test" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "install_deps: no apt here; these Debian packages or their like are needed: $wanted" >&2
+    exit 0
+fi
+
+missing=
+for package in $wanted; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$status" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "install_deps: run as root, or install sudo, or install:$missing" >&2; exit 1; }
+    as_root=sudo
+fi
+echo "install_deps: installing with apt:$missing"
+export DEBIAN_FRONTEND=noninteractive
+$as_root apt-get update -qq </dev/null
+# shellcheck disable=SC2086 # a list of words
+$as_root apt-get install -y -qq --no-install-recommends $missing </dev/null >/dev/null
