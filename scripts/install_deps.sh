@@ -3,7 +3,7 @@
 # Installs the Debian packages that are missing, and says which. `test` includes `build`. This is the one list.
 set -eu
 
-build="build-essential cmake ninja-build pkg-config libjson-c-dev libssl-dev libinih-dev"
+build="build-essential cmake ninja-build pkg-config libjson-c-dev libssl-dev libinih-dev liburing-dev"
 test="clang-14 libclang-rt-14-dev llvm-14 clang-format-14 libcmocka-dev pmccabe shellcheck"
 
 case "${1:-}" in

@@ -15,7 +15,10 @@ struct header {
 #define GUARD 0x5745495257454952u
 static_assert(sizeof(struct header) <= ALIGNMENT, "the header fits in front of the block");
 
-static struct header *header_of(void *block) { return (struct header *)((char *)block - ALIGNMENT); }
+static struct header *header_of(void *block)
+{
+    return (struct header *)((char *)block - ALIGNMENT);
+}
 
 void *alloc_get(struct alloc *alloc, uint64_t bytes, struct err *err)
 {

@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 struct alloc {
-    uint64_t fail_at;         /* 0: never; set before first use */
-    _Atomic uint64_t calls;   /* allocations asked for */
-    _Atomic uint64_t live;    /* allocations not yet given back */
+    uint64_t fail_at;       /* 0: never; set before first use */
+    _Atomic uint64_t calls; /* allocations asked for */
+    _Atomic uint64_t live;  /* allocations not yet given back */
     _Atomic uint64_t live_bytes;
 };
 

@@ -48,8 +48,14 @@ bool buf_add(struct buf *buf, const void *data, size_t bytes, struct err *err)
     return true;
 }
 
-bool buf_add_text(struct buf *buf, const char *text, struct err *err) { return buf_add(buf, text, strlen(text), err); }
-bool buf_add_char(struct buf *buf, char c, struct err *err) { return buf_add(buf, &c, 1, err); }
+bool buf_add_text(struct buf *buf, const char *text, struct err *err)
+{
+    return buf_add(buf, text, strlen(text), err);
+}
+bool buf_add_char(struct buf *buf, char c, struct err *err)
+{
+    return buf_add(buf, &c, 1, err);
+}
 
 bool buf_printf(struct buf *buf, struct err *err, const char *format, ...)
 {

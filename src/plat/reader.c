@@ -190,13 +190,11 @@ const char *reader_why_not_uring(const struct reader *r)
 /* Whether a read through this descriptor works the direct way; some file systems take the flag and refuse the read. */
 static bool direct_read_works(const struct file *file, int descriptor)
 {
-    char *page = aligned_alloc(READER_ALIGNMENT, READER_ALIGNMENT);
-    if (!page) return false;
+    _Alignas(READER_ALIGNMENT) char page[READER_ALIGNMENT];
     ssize_t got;
     do {
         got = file->fs.ops->pread(file->fs.context, descriptor, page, READER_ALIGNMENT, 0);
     } while (got < 0 && errno == EINTR);
-    free(page);
     return got > 0;
 }
 
