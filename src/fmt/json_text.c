@@ -60,7 +60,7 @@ void json_text_number(char out[JSON_NUMBER_BYTES], double value)
     for (; *c != 'e'; c++)
         if (*c != '.') digits[n++] = *c;
     while (n > 1 && digits[n - 1] == '0') n--;
-    int exponent = atoi(c + 1);
+    int exponent = (int)strtol(c + 1, NULL, 10);
     if (exponent < -4 || exponent > 15) {
         *out++ = digits[0];
         if (n > 1) *out++ = '.';
@@ -88,7 +88,8 @@ bool json_text_add_escaped(struct buf *out, const char *text, size_t bytes, stru
         plain = i + 1;
         const char *found = c ? strchr(shorts, c) : NULL;
         char escape[8];
-        int n = found ? sprintf(escape, "\\%c", letters[found - shorts]) : sprintf(escape, "\\u%04x", c);
+        int n = found ? snprintf(escape, sizeof escape, "\\%c", letters[found - shorts])
+                      : snprintf(escape, sizeof escape, "\\u%04x", c);
         if (!buf_add(out, escape, (size_t)n, err)) return false;
     }
     return buf_add(out, text + plain, bytes - plain, err);
