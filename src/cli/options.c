@@ -100,11 +100,6 @@ const char *options_environment_name(const struct option *option, char name[OPTI
     return name;
 }
 
-static void *field_of(const struct option *option, struct settings *settings)
-{
-    return (char *)settings + option->offset;
-}
-
 static bool parse_count(const char *text, uint64_t *out)
 {
     bool is_hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
@@ -190,10 +185,9 @@ static bool store_choice(const struct option *option, unsigned *out, const char 
     return err_set(err, ERR_USER, "%s: there is no '%s'; the nearest is '%s'", where, text, nearest.best);
 }
 
-bool options_store(const struct option *option, struct settings *settings, const char *text, const char *where,
-                   struct err *err)
+bool options_store(const struct option *option, void *values, const char *text, const char *where, struct err *err)
 {
-    void *field = field_of(option, settings);
+    void *field = (char *)values + option->offset;
     switch (option->type) {
     case OPTION_FLAG: return store_flag(field, text, where, err);
     case OPTION_COUNT:

@@ -34,8 +34,6 @@ struct option {
     const char *help;
 };
 
-struct settings;
-
 size_t options_count(void);
 const struct option *options_at(size_t row);
 const struct option *options_find(const char *name); /* NULL: there is none */
@@ -45,9 +43,9 @@ size_t options_row(const struct option *option);
 #define OPTIONS_OF_ALL UINT64_MAX
 const char *options_nearest(const char *name, uint64_t commands);
 
-/* Checks the text and stores the value in its field. `where` names the source for the message ("--seed"). A text
- * value is borrowed. */
-bool options_store(const struct option *option, struct settings *settings, const char *text, const char *where,
+/* Checks the text and stores the value in its field of `values` (a struct settings). `where` names the source for the
+ * message ("--seed"). A text value is borrowed. */
+bool options_store(const struct option *option, void *values, const char *text, const char *where,
                    struct err *err) MUST_CHECK;
 
 enum { OPTION_ENVIRONMENT_NAME_MAX = 64 };
