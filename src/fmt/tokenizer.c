@@ -1,0 +1,104 @@
+#include "fmt/tokenizer.h"
+
+#include "fmt/json_doc.h"
+#include "fmt/tokenizer_int.h"
+#include <inttypes.h>
+#include <string.h>
+
+/* GLM-5.2's file has about 1.2 million values when its merges are arrays. */
+static const struct json_rules rules = {
+    .kind = ERR_DATA, .bytes_max = TOKENIZER_FILE_BYTES_MAX, .values_max = 4 * TOKENIZER_ID_END};
+
+#define ARENA_BYTES_MAX (UINT64_C(1) << 30)
+
+struct tokenizer *tokenizer_parse(struct alloc *alloc, const char *name, const char *json, size_t bytes,
+                                  struct err *err)
+{
+    struct tokenizer *tokenizer = NULL;
+    struct json_object *root;
+    if (!json_doc_parse(&root, alloc, &rules, name, json, bytes, err)) return NULL;
+    tokenizer = alloc_get(alloc, sizeof *tokenizer, err);
+    if (!tokenizer) goto fail;
+    tokenizer->alloc = alloc;
+    arena_init(&tokenizer->arena, alloc, ARENA_BYTES_MAX);
+    if (!load_tokenizer(tokenizer, root, err)) goto fail;
+    json_object_put(root);
+    return tokenizer;
+fail:
+    err_context(err, "%s", name);
+    tokenizer_free(tokenizer);
+    json_object_put(root);
+    return NULL;
+}
+
+/* The text is given back last: the tables then lie in mappings of their own, and the JSON tree, the largest part, was
+ * at the top of the heap, from where its memory returns to the system. */
+struct tokenizer *tokenizer_new(struct alloc *alloc, struct file_system fs, const char *path, struct err *err)
+{
+    size_t bytes;
+    char *json = file_read_all(alloc, fs, path, TOKENIZER_FILE_BYTES_MAX, &bytes, err);
+    if (!json) return NULL;
+    struct tokenizer *tokenizer = tokenizer_parse(alloc, path, json, bytes, err);
+    alloc_put(alloc, json);
+    return tokenizer;
+}
+
+void tokenizer_free(struct tokenizer *tokenizer)
+{
+    if (!tokenizer) return;
+    arena_fini(&tokenizer->arena);
+    alloc_put(tokenizer->alloc, tokenizer);
+}
+
+uint32_t tokenizer_id_end(const struct tokenizer *tokenizer)
+{
+    return tokenizer->id_end;
+}
+bool tokenizer_ignores_merges(const struct tokenizer *tokenizer)
+{
+    return tokenizer->ignore_merges;
+}
+enum pretoken_family tokenizer_family(const struct tokenizer *tokenizer)
+{
+    return tokenizer->family;
+}
+
+struct token tokenizer_token(const struct tokenizer *tokenizer, uint32_t id)
+{
+    if (id >= tokenizer->id_end) return (struct token){.bytes = "", .kind = TOKEN_DEAD};
+    const struct span *span = &tokenizer->spans[id];
+    return (struct token){tokenizer->bytes + span->offset, span->bytes, (enum token_kind)tokenizer->kinds[id]};
+}
+
+bool tokenizer_token_bytes(const struct tokenizer *tokenizer, uint32_t id, struct token *token, struct err *err)
+{
+    *token = tokenizer_token(tokenizer, id);
+    if (token->kind != TOKEN_DEAD) return true;
+    return err_set(err, ERR_USER, "token id %" PRIu32 " has no token; ids of this tokenizer are below %" PRIu32, id,
+                   tokenizer->id_end);
+}
+
+bool tokenizer_id(const struct tokenizer *tokenizer, const char *content, uint32_t *id)
+{
+    uint32_t found = trie_find(&tokenizer->added, content, strlen(content));
+    if (found == NO_ID) return false;
+    *id = found;
+    return true;
+}
+
+uint32_t tokenizer_dead_ids(const struct tokenizer *tokenizer, uint32_t n_rows, uint32_t *ids, uint32_t room)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < n_rows; id++) {
+        if (id < tokenizer->id_end && tokenizer->kinds[id] != TOKEN_DEAD) continue;
+        if (n < room) ids[n] = id;
+        n++;
+    }
+    return n;
+}
+
+uint32_t tokenizer_raw_prefix(const struct tokenizer *tokenizer, const uint32_t **ids)
+{
+    *ids = tokenizer->prefix;
+    return tokenizer->n_prefix;
+}
