@@ -13,4 +13,4 @@ if ! build/weir help generate >/dev/null 2>&1; then
     exec build/weir --help
 fi
 [ -f "$model/config.json" ] || { echo "demo: $model is missing" >&2; exit 1; }
-exec build/weir generate "$model" --ids 1,2,3,4,5,6,7,8 --max-tokens 24 --temperature 0 --ignore-eos
+exec build/weir generate "$model" --ids 1,2,3,4,5,6,7,8 --max-tokens 24 --temperature 0

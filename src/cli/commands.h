@@ -14,7 +14,7 @@
  * the overview. The purpose is a sentence without its full stop. */
 #define COMMAND_LIST(X)                                                         \
     X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
-    X(VERSION, version, NULL, "", 0, 0, "Print version, build and the libraries in use")
+    X(VERSION, version, NULL, "", 0, 0, "Print version, build, and the instruction sets that this machine offers")
 
 enum command_id {
 #define X(id, name, alias, operands, least, most, purpose) COMMAND_##id,
