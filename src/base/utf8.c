@@ -148,7 +148,7 @@ bool utf8_stream_add(struct utf8_stream *stream, struct buf *out, const char *te
         at += used;
         if (kind == UTF8_INVALID) start = at;
     }
-    return buf_add(out, text + start, at - start, err);
+    return at == start || buf_add(out, text + start, at - start, err); /* no text may be no pointer either */
 }
 
 bool utf8_stream_end(struct utf8_stream *stream, struct buf *out, struct err *err)

@@ -45,8 +45,7 @@ static const char *const glm[] = {
     "e^\u0301",
     "\u00a0x",
     "a^\xc2\x85^ b",
-    "a^\xc2\x85"
-    "b",
+    "a^\302\205b",
     "\u3000^\u3000x",
     "\u200b",
     "a^\u200bb",
