@@ -1,5 +1,6 @@
 #include "fmt/dequantise.h"
 
+#include "base/assert.h"
 #include <stdint.h>
 #include <string.h>
 
@@ -62,4 +63,59 @@ void float_from_e4m3(float *out, const void *in, size_t n)
         return;
     }
     for (size_t i = 0; i < n; i++) out[i] = one_e4m3(bytes[i]);
+}
+
+static float one_int4(const unsigned char *row, uint32_t i)
+{
+    uint32_t nibble = i % 2 == 0 ? row[i / 2] & 0xfu : row[i / 2] >> 4;
+    return (float)((int32_t)nibble - 8);
+}
+
+static float one_int2(const unsigned char *row, uint32_t i)
+{
+    return (float)((int32_t)(row[i / 4] >> (i % 4 * 2) & 3u) - 2);
+}
+
+/* Of each 64 columns, 16 bytes hold the two low bits of every value and 8 bytes the third. */
+static float one_int3(const unsigned char *row, uint32_t i)
+{
+    const unsigned char *low = row + i / 64 * 24, *high = low + 16;
+    uint32_t column = i % 64;
+    uint32_t value = (low[column / 4] >> (column % 4 * 2) & 3u) | (high[column / 8] >> (column % 8) & 1u) << 2;
+    return (float)((int32_t)value - 4);
+}
+
+void dequantise_row(float *out, const struct matrix *matrix, uint32_t row)
+{
+    uint32_t n = matrix->columns;
+    const unsigned char *in = (const unsigned char *)matrix->payload + row * format_row_bytes(matrix->format, n);
+    const float *scales = matrix->scales;
+    switch (matrix->format) {
+    case FORMAT_F32: memcpy(out, in, n * sizeof *out); return;
+    case FORMAT_F16: float_from_f16(out, in, n); return;
+    case FORMAT_BF16: float_from_bf16(out, in, n); return;
+    case FORMAT_FP8_BLOCK:
+        float_from_e4m3(out, in, n);
+        for (uint32_t i = 0; i < n; i++) out[i] *= scales[row / 128 * ((n + 127) / 128) + i / 128];
+        return;
+    case FORMAT_INT8_ROW:
+        for (uint32_t i = 0; i < n; i++) out[i] = (float)(signed char)in[i] * scales[row];
+        return;
+    case FORMAT_INT4_ROW:
+        for (uint32_t i = 0; i < n; i++) out[i] = one_int4(in, i) * scales[row];
+        return;
+    case FORMAT_INT4_GROUPED:
+        scales += row * format_scales(matrix->format, 1, n, matrix->group);
+        for (uint32_t i = 0; i < n; i++) out[i] = one_int4(in, i) * scales[i / matrix->group];
+        return;
+    case FORMAT_INT2_ROW:
+        for (uint32_t i = 0; i < n; i++) out[i] = one_int2(in, i) * scales[row];
+        return;
+    case FORMAT_INT3_G64:
+        scales += row * format_scales(matrix->format, 1, n, 0);
+        for (uint32_t i = 0; i < n; i++) out[i] = one_int3(in, i) * scales[i / 64];
+        return;
+    case FORMAT_COUNT: break;
+    }
+    ASSERT(false);
 }
