@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum {
-    CONFIG_BYTES_MAX = 16 << 20, /* a tree takes many times its text, and real files have some kilobytes */
     KEY_BYTES_MAX = 512,
     WIDTH_MAX = 1 << 24, /* of any matrix */
     EXPERTS_MAX = 4096,

@@ -12,34 +12,35 @@
 enum {
     CONFIG_LAYERS_MAX = 128, /* main layers; the MTP layer comes behind them */
     CONFIG_EOS_MAX = 16,
+    CONFIG_BYTES_MAX = 16 << 20, /* a tree takes many times its text, and real files have some kilobytes */
 };
 
 enum mtp_chain { MTP_CHAIN_NORMED, MTP_CHAIN_BLOCK_OUTPUT };
 
 struct config {
-    uint32_t vocab;               /* rows of the embedding and of the head */
-    uint32_t hidden;              /* width of the residual stream */
-    uint32_t n_layers;            /* without the MTP layer, whose index is n_layers */
-    uint32_t dense_inner;         /* intermediate_size */
-    uint32_t expert_inner;        /* moe_intermediate_size */
-    uint32_t n_experts;           /* routed */
+    uint32_t vocab;        /* rows of the embedding and of the head */
+    uint32_t hidden;       /* width of the residual stream */
+    uint32_t n_layers;     /* without the MTP layer, whose index is n_layers */
+    uint32_t dense_inner;  /* intermediate_size */
+    uint32_t expert_inner; /* moe_intermediate_size */
+    uint32_t n_experts;    /* routed */
     uint32_t n_experts_per_token;
-    uint32_t n_shared_experts;    /* the shared expert is n_shared_experts * expert_inner wide */
+    uint32_t n_shared_experts;                      /* the shared expert is n_shared_experts * expert_inner wide */
     uint32_t n_expert_groups, n_expert_groups_kept; /* 1 and 1: no group limit */
-    bool normalise_router;        /* norm_topk_prob */
-    float router_scale;           /* routed_scaling_factor */
+    bool normalise_router;                          /* norm_topk_prob */
+    float router_scale;                             /* routed_scaling_factor */
 
     uint32_t n_heads;
-    uint32_t q_rank, kv_rank;     /* latent widths */
+    uint32_t q_rank, kv_rank; /* latent widths */
     uint32_t nope_dim, rope_dim, value_dim;
-    bool attention_bias;          /* biases on q_a, kv_a and o */
+    bool attention_bias; /* biases on q_a, kv_a and o */
     float rope_theta;
 
     uint32_t index_topk, index_n_heads, index_head_dim;
-    bool index_share_for_mtp;     /* index_share_for_mtp_iteration */
+    bool index_share_for_mtp; /* index_share_for_mtp_iteration */
 
     float rms_eps, latent_eps;
-    bool declares_mtp;            /* num_nextn_predict_layers == 1 */
+    bool declares_mtp; /* num_nextn_predict_layers == 1 */
     enum mtp_chain mtp_chain;
 
     bool is_sparse[CONFIG_LAYERS_MAX + 1]; /* has a router and experts (else a dense MLP); the MTP layer is sparse */
