@@ -35,41 +35,6 @@ struct encoder {
     size_t until_look;        /* bytes until the flag is looked at again */
 };
 
-void token_list_init(struct token_list *list, struct alloc *alloc, size_t n_max)
-{
-    *list = (struct token_list){.alloc = alloc, .n_max = n_max};
-}
-
-void token_list_fini(struct token_list *list)
-{
-    if (list->ids) alloc_put(list->alloc, list->ids);
-    list->ids = NULL;
-    list->n = list->room = 0;
-}
-
-static bool list_grow(struct token_list *list, size_t n, struct err *err)
-{
-    if (n > list->n_max - list->n)
-        return err_set(err, ERR_BUSY, "%zu tokens more would pass the limit of %zu tokens", n, list->n_max);
-    size_t room = list->room ? list->room : 64;
-    while (room < list->n + n) room *= 2;
-    uint32_t *ids = alloc_resize(list->alloc, list->ids, room * sizeof *ids, err);
-    if (!ids) return false;
-    list->ids = ids;
-    list->room = room;
-    return true;
-}
-
-/* The ceiling is looked at when the list grows and here, so that it holds exactly. */
-bool token_list_add(struct token_list *list, const uint32_t *ids, size_t n, struct err *err)
-{
-    if (n > list->room - list->n || n > list->n_max - list->n)
-        if (!list_grow(list, n, err)) return false;
-    for (size_t i = 0; i < n; i++) list->ids[list->n + i] = ids[i];
-    list->n += n;
-    return true;
-}
-
 struct encoder *encoder_new(struct alloc *alloc, const struct tokenizer *tokenizer, const atomic_bool *stop,
                             struct err *err)
 {

@@ -5,6 +5,7 @@
  * An encoder is what one thread needs beside the shared tokenizer: scratch memory and a cache of pieces. Same text,
  * same ids, whatever was encoded before. The time is linear in the text, but for a single piece of n bytes (a word of a
  * megabyte), which takes n log n. */
+#include "fmt/token_list.h"
 #include "fmt/tokenizer.h"
 #include <stdatomic.h>
 
@@ -16,17 +17,6 @@ enum encode_mode { ENCODE_NONE, ENCODE_NON_SPECIAL, ENCODE_ALL };
 
 /* Bytes of one piece, which needs about 28 times its size in memory. Longer ones are ERR_USER. */
 #define ENCODER_PIECE_BYTES_MAX (16u << 20)
-
-/* Ids that grow, up to a ceiling given at birth. fini is safe twice and on a zeroed list. */
-struct token_list {
-    struct alloc *alloc;
-    uint32_t *ids;
-    size_t n, room, n_max;
-};
-
-void token_list_init(struct token_list *list, struct alloc *alloc, size_t n_max);
-void token_list_fini(struct token_list *list);
-bool token_list_add(struct token_list *list, const uint32_t *ids, size_t n, struct err *err) MUST_CHECK;
 
 /* Keeps the tokenizer, which must live longer. `stop` may be NULL; once it is set, by any thread, encoding ends soon
  * with ERR_CANCELLED. */
