@@ -76,9 +76,10 @@ static void equals_brute_force_while_the_stream_grows(void **state)
         limits.n_draft = 1 + below(&numbers, 64);
         uint32_t ids[N], n_kinds = round % 3 == 0 ? 2 : round % 3 == 1 ? 12 : 154856;
         for (uint32_t i = 0; i < N; i++) ids[i] = below(&numbers, n_kinds);
-        for (uint32_t copies = 0; copies < 4 && round % 3 == 2; copies++) /* rare ids, but whole passages come again */
-            memmove(ids + below(&numbers, N - 60), ids + below(&numbers, N - 60),
-                    (1 + below(&numbers, 60)) * sizeof *ids);
+        for (uint32_t copies = 0; copies < 4 && round % 3 == 2; copies++) { /* rare ids, but passages come again */
+            uint32_t to = below(&numbers, N - 60), from = below(&numbers, N - 60), n = 1 + below(&numbers, 60);
+            memmove(ids + to, ids + from, n * sizeof *ids);
+        }
 
         struct alloc alloc = {0};
         struct prompt_lookup lookup;
