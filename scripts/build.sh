@@ -7,7 +7,6 @@ shift
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 { cmake --preset "$preset" && cmake --build "build-$preset" "$@"; } </dev/null >"$log" 2>&1 || {
-    grep -E -A 12 'error|warning|FAILED' "$log" | tail -n 100
-    tail -n 20 "$log"
+    grep -E -A 12 'error:|warning:|FAILED' "$log" || tail -n 40 "$log"
     exit 1
 }
