@@ -13,11 +13,11 @@ enum { KV_BLOCK_ROWS = 64 };
 
 /* Where each layer's rows are inside a block, in floats. Made once per model. */
 struct kv_layout {
-    uint32_t n_layers;                          /* MTP layer included when it is kept */
-    uint32_t latent_width;                      /* kv_rank + rope_dim: latent first, rotated key behind it */
-    uint32_t key_width;                         /* index_head_dim */
+    uint32_t n_layers;     /* MTP layer included when it is kept */
+    uint32_t latent_width; /* kv_rank + rope_dim: latent first, rotated key behind it */
+    uint32_t key_width;    /* index_head_dim */
     uint64_t latent_at[CONFIG_LAYERS_MAX + 1];
-    uint64_t key_at[CONFIG_LAYERS_MAX + 1];     /* KV_NO_KEYS where the layer keeps no index keys */
+    uint64_t key_at[CONFIG_LAYERS_MAX + 1]; /* KV_NO_KEYS where the layer keeps no index keys */
     uint64_t block_floats;
 };
 

@@ -7,8 +7,7 @@ bool rope_init(struct rope *rope, struct arena *arena, uint32_t rope_dim, float 
     rope->n_pairs = rope_dim / 2;
     rope->omega = arena_get_array(arena, rope->n_pairs, sizeof(float), err);
     if (!rope->omega) return false;
-    for (uint32_t j = 0; j < rope->n_pairs; j++)
-        rope->omega[j] = 1.0f / powf(theta, (float)(2 * j) / (float)rope_dim);
+    for (uint32_t j = 0; j < rope->n_pairs; j++) rope->omega[j] = 1.0f / powf(theta, (float)(2 * j) / (float)rope_dim);
     return true;
 }
 

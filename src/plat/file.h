@@ -43,7 +43,8 @@ struct file {
 };
 
 /* Follows symbolic links (model caches are made of them) and refuses whatever is not a regular file in the end. */
-bool file_open(struct file *file, struct alloc *alloc, struct file_system fs, const char *path, struct err *err) MUST_CHECK;
+bool file_open(struct file *file, struct alloc *alloc, struct file_system fs, const char *path,
+               struct err *err) MUST_CHECK;
 
 /* Whether there is anything of that name: for files that may be left out. A dangling link is something. */
 bool file_present(struct file_system fs, const char *path);
