@@ -46,9 +46,10 @@ static int file_of(struct faulty_write *f, int descriptor)
     return -1;
 }
 
+/* The newest of that name: a folder may be open twice. */
 static int file_called(struct faulty_write *f, const char *path)
 {
-    for (unsigned i = 0; i < f->n_files; i++)
+    for (unsigned i = f->n_files; i-- > 0;)
         if (strcmp(f->files[i].path, path) == 0) return (int)i;
     return -1;
 }
@@ -64,7 +65,8 @@ static int faulty_open(void *context, const char *path, int flags, mode_t mode)
     if (fault(f)) return -1;
     int descriptor = real().ops->open(NULL, path, flags, mode);
     if (descriptor < 0) return -1;
-    forget(f, file_called(f, path));
+    int same = file_called(f, path);
+    if (same >= 0 && f->files[same].descriptor < 0) forget(f, same); /* a new file has that name now */
     ASSERT(f->n_files < FAULTY_FILES_MAX);
     snprintf(f->files[f->n_files].path, sizeof f->files[0].path, "%s", path);
     f->files[f->n_files].descriptor = descriptor;
