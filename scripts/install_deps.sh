@@ -4,7 +4,7 @@
 set -eu
 
 build="build-essential cmake ninja-build pkg-config libjson-c-dev libssl-dev libinih-dev liburing-dev"
-test="clang-14 libclang-rt-14-dev llvm-14 clang-format-14 libcmocka-dev pmccabe shellcheck"
+test="clang-14 libclang-rt-14-dev llvm-14 clang-format-14 libcmocka-dev libpcre2-dev libutf8proc-dev pmccabe shellcheck"
 
 case "${1:-}" in
 build) wanted=$build ;;
