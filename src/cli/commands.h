@@ -12,8 +12,9 @@
 
 /* X(ID, name, alias or NULL, operands as the usage line shows them, least and most of them, purpose) in the order of
  * the overview. The purpose is a sentence without its full stop. */
-#define COMMAND_LIST(X)                                                         \
-    X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
+#define COMMAND_LIST(X)                                                                                            \
+    X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \
+    X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options")                                    \
     X(VERSION, version, NULL, "", 0, 0, "Print version, build, and the instruction sets that this machine offers")
 
 enum command_id {

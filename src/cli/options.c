@@ -50,7 +50,10 @@
 
 /* In the order of the help: a command's own options first, those that many share last. */
 static const struct option options[] = {
-    FLAG("json", json, ON(VERSION), "print one JSON object instead of text"),
+    FLAG("decode", decode, ON(TOKENIZE), "read token ids and print their text"),
+    CHOICE("special", special, "all", ON(TOKENIZE),
+           "all: markers in text become tokens, special tokens are printed; none: neither", "none", "all"),
+    FLAG("json", json, ON(TOKENIZE) | ON(VERSION), "print one JSON object instead of text"),
     TEXT("config", config, "FILE", NULL, ON_ALL,
          "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),
 };

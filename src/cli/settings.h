@@ -23,6 +23,8 @@ enum origin { ORIGIN_DEFAULT, ORIGIN_CONFIG, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_
 struct settings {
     bool json;
     const char *config;
+    bool decode;
+    unsigned special;
 
     uint8_t origin[OPTIONS_MAX]; /* enum origin, by row of the option table */
     const char *config_path;     /* the file that was read, or NULL */

@@ -1,0 +1,192 @@
+/* weir tokenize: text to token ids, and back. */
+#include "base/utf8.h"
+#include "cli/commands.h"
+#include "fmt/detokenizer.h"
+#include "fmt/json_doc.h"
+#include "fmt/json_text.h"
+#include "fmt/tokenizer_encoder.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define INPUT_BYTES_MAX (64u << 20)
+#define ANSWER_BYTES_MAX (UINT64_C(1) << 32) /* any input: a token may be 64 KiB long */
+
+enum special { SPECIAL_NONE, SPECIAL_ALL }; /* in the order of the choices of --special */
+
+struct tokenizing {
+    const struct command_context *context;
+    struct tokenizer *tokenizer;
+    struct encoder *encoder;
+    bool special;           /* markers in text are tokens, and special tokens are text again */
+    struct token_list ids;  /* of the text in hand */
+    struct buf input, text; /* as it came, and decoded */
+    struct buf answer;      /* one line of JSON */
+};
+
+/* MODEL is a folder that holds a tokenizer.json, or such a file itself. */
+static bool open_tokenizer(struct tokenizing *t, struct err *err)
+{
+    const char *model = t->context->operands[0];
+    struct buf path;
+    struct stat st;
+    buf_init(&path, t->context->alloc, 1 << 16);
+    bool is_folder = stat(model, &st) == 0 && S_ISDIR(st.st_mode);
+    bool ok = buf_printf(&path, err, "%s%s", model, is_folder ? "/tokenizer.json" : "");
+    if (ok) t->tokenizer = tokenizer_new(t->context->alloc, t->context->fs, path.data, err);
+    if (t->tokenizer) t->encoder = encoder_new(t->context->alloc, t->tokenizer, NULL, err);
+    buf_fini(&path);
+    return t->encoder != NULL;
+}
+
+/* Reads up to and with the next byte `stop`, or to the end for EOF; input.bytes is 0 at the end. */
+static bool read_input(struct tokenizing *t, int stop, struct err *err)
+{
+    int c;
+    buf_clear(&t->input);
+    while ((c = getc_unlocked(stdin)) != EOF) {
+        if (!buf_add_char(&t->input, (char)c, err)) return err_context(err, "standard input");
+        if (c == stop) break;
+    }
+    return !ferror(stdin) || err_set(err, ERR_IO, "standard input: %s", strerror(errno));
+}
+
+static bool encode(struct tokenizing *t, const char *text, size_t bytes, struct err *err)
+{
+    t->ids.n = 0;
+    return encoder_encode(t->encoder, text, bytes, t->special ? ENCODE_ALL : ENCODE_NONE, &t->ids, err);
+}
+
+static bool decode(struct tokenizing *t, struct err *err)
+{
+    buf_clear(&t->text);
+    return detokenizer_decode(t->tokenizer, t->ids.ids, t->ids.n, !t->special, &t->text, err);
+}
+
+static bool print_plain(struct tokenizing *t, struct err *err)
+{
+    FILE *out = t->context->out;
+    if (t->context->settings->decode) {
+        if (!decode(t, err)) return false;
+        fwrite(t->text.data ? t->text.data : "", 1, t->text.bytes, out);
+        return true;
+    }
+    for (size_t i = 0; i < t->ids.n; i++) fprintf(out, "%s%" PRIu32, i ? " " : "", t->ids.ids[i]);
+    fputc('\n', out);
+    return true;
+}
+
+/* Ids and what they decode to, on one line that is written at once, so that a program may ask line by line. */
+static bool print_json(struct tokenizing *t, struct err *err)
+{
+    buf_clear(&t->answer);
+    if (!decode(t, err)) return false;
+    if (!buf_add_text(&t->answer, "{\"ids\":[", err)) return false;
+    for (size_t i = 0; i < t->ids.n; i++)
+        if (!buf_printf(&t->answer, err, "%s%" PRIu32, i ? "," : "", t->ids.ids[i])) return false;
+    if (!buf_add_text(&t->answer, "],\"text\":", err)) return false;
+    if (!json_text_add_string(&t->answer, t->text.data ? t->text.data : "", t->text.bytes, err)) return false;
+    if (!buf_add_text(&t->answer, "}\n", err)) return false;
+    fwrite(t->answer.data, 1, t->answer.bytes, t->context->out);
+    return fflush(t->context->out) == 0 || err_set(err, ERR_IO, "cannot write the output: %s", strerror(errno));
+}
+
+static bool print(struct tokenizing *t, struct err *err)
+{
+    return t->context->settings->json ? print_json(t, err) : print_plain(t, err);
+}
+
+/* One text or one list of ids, whole. The text of an argument may come from anywhere, so that what is not UTF-8 in it
+ * becomes U+FFFD; in a file it is a mistake that should be seen. */
+static bool run_once(struct tokenizing *t, struct err *err)
+{
+    const char *operand = t->context->n_operands > 1 ? t->context->operands[1] : NULL;
+    const char *source = operand ? "TEXT" : "standard input";
+    struct utf8_stream stream = {0};
+    if (!operand && !read_input(t, EOF, err)) return false;
+    if (operand && !utf8_stream_add(&stream, &t->input, operand, strlen(operand), err)) return false;
+    if (operand && !utf8_stream_end(&stream, &t->input, err)) return false;
+    const char *input = t->input.data ? t->input.data : "";
+    if (t->context->settings->decode) {
+        if (strlen(input) != t->input.bytes) return err_set(err, ERR_USER, "%s: a NUL is not a token id", source);
+        token_list_fini(&t->ids);
+        if (!token_list_parse(&t->ids, t->context->alloc, source, input, err)) return false;
+    } else if (!encode(t, input, t->input.bytes, err)) {
+        return err_context(err, "%s", source);
+    }
+    return print(t, err);
+}
+
+static bool take_ids(struct tokenizing *t, struct json_object *ids, struct err *err)
+{
+    t->ids.n = 0;
+    for (size_t i = 0; i < json_object_array_length(ids); i++) {
+        struct json_object *value = json_object_array_get_idx(ids, i);
+        int64_t number = json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : -1;
+        if (number < 0 || number > UINT32_MAX) return err_set(err, ERR_USER, "ids[%zu] is not a token id", i);
+        uint32_t id = (uint32_t)number;
+        if (!token_list_add(&t->ids, &id, 1, err)) return false;
+    }
+    return true;
+}
+
+static bool answer_request(struct tokenizing *t, struct json_object *request, struct err *err)
+{
+    struct json_object *text = NULL, *ids = NULL;
+    if (!json_object_is_type(request, json_type_object)) return err_set(err, ERR_USER, "not a JSON object");
+    bool has_text = json_object_object_get_ex(request, "text", &text);
+    bool has_ids = json_object_object_get_ex(request, "ids", &ids);
+    if (json_object_object_length(request) != 1 || (!has_text && !has_ids))
+        return err_set(err, ERR_USER, "must be {\"text\": ...} or {\"ids\": [...]}");
+    if (has_ids && !json_object_is_type(ids, json_type_array)) return err_set(err, ERR_USER, "ids is not an array");
+    if (has_text && !json_object_is_type(text, json_type_string)) return err_set(err, ERR_USER, "text is not a string");
+    if (has_ids && !take_ids(t, ids, err)) return false;
+    if (has_text && !encode(t, json_object_get_string(text), (size_t)json_object_get_string_len(text), err))
+        return false;
+    return print_json(t, err);
+}
+
+static bool run_lines(struct tokenizing *t, struct err *err)
+{
+    static const struct json_rules rules = {
+        .kind = ERR_USER, .bytes_max = INPUT_BYTES_MAX, .values_max = INPUT_BYTES_MAX / 2};
+    for (uint64_t line = 1;; line++) {
+        struct json_object *request = NULL;
+        if (!read_input(t, '\n', err)) return false;
+        if (t->input.bytes == 0) return true;
+        if (strspn(t->input.data, " \t\r\n") == t->input.bytes) continue;
+        bool ok = json_doc_parse(&request, t->context->alloc, &rules, "request", t->input.data, t->input.bytes, err) &&
+                  answer_request(t, request, err);
+        json_object_put(request);
+        if (!ok) return err_context(err, "standard input, line %" PRIu64, line);
+    }
+}
+
+static bool run(struct tokenizing *t, struct err *err)
+{
+    const struct settings *settings = t->context->settings;
+    bool lines = settings->json && t->context->n_operands == 1;
+    if (lines && settings->decode)
+        return err_set(err, ERR_USER,
+                       "--decode has no effect on JSON lines: each says itself whether it is text or ids");
+    return open_tokenizer(t, err) && (lines ? run_lines(t, err) : run_once(t, err));
+}
+
+int command_tokenize(struct command_context *context)
+{
+    struct err err = {0};
+    struct tokenizing t = {.context = context, .special = context->settings->special == SPECIAL_ALL};
+    token_list_init(&t.ids, context->alloc, INPUT_BYTES_MAX);
+    buf_init(&t.input, context->alloc, INPUT_BYTES_MAX);
+    buf_init(&t.text, context->alloc, ANSWER_BYTES_MAX);
+    buf_init(&t.answer, context->alloc, 2 * ANSWER_BYTES_MAX);
+    bool ok = run(&t, &err);
+    buf_fini(&t.input);
+    buf_fini(&t.text);
+    buf_fini(&t.answer);
+    token_list_fini(&t.ids);
+    encoder_free(t.encoder);
+    tokenizer_free(t.tokenizer);
+    return ok ? EXIT_CODE_DONE : command_fail(context, &err);
+}
