@@ -183,13 +183,14 @@ static uint32_t reference_pick(const struct bench *bench, struct candidate *c)
 
 static void random_row(struct numbers *numbers, float *logits, uint32_t n)
 {
-    uint32_t kind = below(numbers, 6);
+    uint32_t kind = below(numbers, 7);
     double spread = kind == 5 ? 40 : 0.1 + 6 * unit(numbers);
     for (uint32_t i = 0; i < n; i++) {
         double z = spread * normal(numbers);
-        if (kind == 1) z = floor(z * 2) / 2; /* many ties */
-        if (kind == 2) z = 3.25;             /* all equal */
-        if (kind == 3) z = -INFINITY;        /* one live id, below */
+        if (kind == 1) z = floor(z * 2) / 2;                     /* many ties */
+        if (kind == 2) z = 3.25;                                 /* all equal */
+        if (kind == 6) z = 3.25 + below(numbers, 300) * 0x1p-22; /* differ in their last bits */
+        if (kind == 3) z = -INFINITY;                            /* one live id, below */
         if (kind == 4 && unit(numbers) < 0.7) z = -INFINITY;
         logits[i] = (float)z;
         if (kind == 1 && logits[i] == 0 && unit(numbers) < 0.5) logits[i] = -0.0f;

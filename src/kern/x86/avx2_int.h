@@ -1,0 +1,208 @@
+#ifndef KERN_AVX2_INT_H
+#define KERN_AVX2_INT_H
+/* What the AVX2 kernels share: the sixteen canonical lanes as two registers, weights unpacked into them, four dot
+ * products at once, and the exponential. Only files built with AVX2, FMA and F16C may include this. */
+#include "kern/exp_int.h"
+#include "kern/lanes_int.h"
+#include "kern/layout_int.h"
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+struct lanes {
+    __m256 low, high; /* lanes 0..7 and 8..15 */
+};
+
+INLINE struct lanes lanes_zero(void)
+{
+    return (struct lanes){_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+
+INLINE struct lanes lanes_load(const float *x)
+{
+    return (struct lanes){_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8)};
+}
+
+INLINE void lanes_store(float *x, struct lanes a)
+{
+    _mm256_storeu_ps(x, a.low);
+    _mm256_storeu_ps(x + 8, a.high);
+}
+
+INLINE struct lanes lanes_fma(struct lanes a, struct lanes b, struct lanes sum)
+{
+    return (struct lanes){_mm256_fmadd_ps(a.low, b.low, sum.low), _mm256_fmadd_ps(a.high, b.high, sum.high)};
+}
+
+INLINE struct lanes lanes_fma1(struct lanes a, __m256 b, struct lanes sum)
+{
+    return (struct lanes){_mm256_fmadd_ps(a.low, b, sum.low), _mm256_fmadd_ps(a.high, b, sum.high)};
+}
+
+INLINE float lanes_fold(struct lanes a)
+{
+    __m256 eight = _mm256_add_ps(a.low, a.high);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* Four folds at once: the same additions, result k from a[k]. */
+INLINE __m128 lanes_fold4(const struct lanes a[4])
+{
+    __m256 a0 = _mm256_add_ps(a[0].low, a[0].high), a1 = _mm256_add_ps(a[1].low, a[1].high);
+    __m256 a2 = _mm256_add_ps(a[2].low, a[2].high), a3 = _mm256_add_ps(a[3].low, a[3].high);
+    __m256 a01 = _mm256_add_ps(_mm256_permute2f128_ps(a0, a1, 0x20), _mm256_permute2f128_ps(a0, a1, 0x31));
+    __m256 a23 = _mm256_add_ps(_mm256_permute2f128_ps(a2, a3, 0x20), _mm256_permute2f128_ps(a2, a3, 0x31));
+    /* Per half register: lanes j and j + 2 of one sum beside those of another. */
+    __m256 pairs = _mm256_add_ps(_mm256_shuffle_ps(a01, a23, 0x44), _mm256_shuffle_ps(a01, a23, 0xee));
+    __m256 sums = _mm256_add_ps(pairs, _mm256_movehdup_ps(pairs)); /* 0 . 2 . | 1 . 3 . */
+    __m128 even = _mm256_castps256_ps128(sums), odd = _mm256_extractf128_ps(sums, 1);
+    return _mm_blend_ps(even, _mm_moveldup_ps(odd), 0xa);
+}
+
+INLINE struct lanes lanes_of_ints(__m256i low, __m256i high)
+{
+    return (struct lanes){_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)};
+}
+
+/* Both nibbles of a byte become floats without a conversion. Each byte goes, with the top byte of a large power of two,
+ * into a 32-bit element; under 2^23 the low nibble counts ones, under 2^19 the high nibble does. Subtracting the power
+ * and the 8 of the stored offset is exact. */
+INLINE struct lanes lanes_of_int4(const unsigned char *bytes)
+{
+    const __m256i powers = _mm256_set1_epi64x(0x494b); /* bytes 8 and 9 of each half, after the blend */
+    const __m256i first = _mm256_setr_epi8(0, -1, -1, 8, 0, -1, -1, 9, 1, -1, -1, 8, 1, -1, -1, 9, /* */
+                                           2, -1, -1, 8, 2, -1, -1, 9, 3, -1, -1, 8, 3, -1, -1, 9);
+    const __m256i second = _mm256_setr_epi8(4, -1, -1, 8, 4, -1, -1, 9, 5, -1, -1, 8, 5, -1, -1, 9, /* */
+                                            6, -1, -1, 8, 6, -1, -1, 9, 7, -1, -1, 8, 7, -1, -1, 9);
+    const __m256i nibbles = _mm256_set1_epi64x((long long)0xff0000f0ff00000fu);
+    const __m256 base = _mm256_blend_ps(_mm256_set1_ps(0x1p23f + 8), _mm256_set1_ps(0x1p19f + 8), 0xaa);
+    long long eight;
+    memcpy(&eight, bytes, sizeof eight);
+    __m256i source = _mm256_blend_epi32(_mm256_set1_epi64x(eight), powers, 0xcc);
+    __m256i low = _mm256_and_si256(_mm256_shuffle_epi8(source, first), nibbles);
+    __m256i high = _mm256_and_si256(_mm256_shuffle_epi8(source, second), nibbles);
+    return (struct lanes){_mm256_sub_ps(_mm256_castsi256_ps(low), base),
+                          _mm256_sub_ps(_mm256_castsi256_ps(high), base)};
+}
+
+INLINE struct lanes lanes_of_int8(const unsigned char *bytes)
+{
+    __m128i low = _mm_loadl_epi64((const __m128i *)(const void *)bytes);
+    __m128i high = _mm_loadl_epi64((const __m128i *)(const void *)(bytes + 8));
+    return lanes_of_ints(_mm256_cvtepi8_epi32(low), _mm256_cvtepi8_epi32(high));
+}
+
+/* Columns 0..7 and 8..15 of sixteen 2-bit values, as they are stored. */
+INLINE void two_bits(const unsigned char *bytes, __m256i *low, __m256i *high)
+{
+    const __m256i shifts = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14), mask = _mm256_set1_epi32(3);
+    int four;
+    memcpy(&four, bytes, sizeof four);
+    __m256i all = _mm256_srlv_epi32(_mm256_set1_epi32(four), shifts);
+    *low = _mm256_and_si256(all, mask);
+    *high = _mm256_and_si256(_mm256_srli_epi32(all, 16), mask);
+}
+
+INLINE struct lanes lanes_of_int2(const unsigned char *bytes)
+{
+    __m256i low, high;
+    two_bits(bytes, &low, &high);
+    return lanes_of_ints(_mm256_sub_epi32(low, _mm256_set1_epi32(2)), _mm256_sub_epi32(high, _mm256_set1_epi32(2)));
+}
+
+INLINE struct lanes lanes_of_int3(const unsigned char *row, size_t column)
+{
+    const __m256i shifts = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), four = _mm256_set1_epi32(4);
+    const unsigned char *block = row + column / INT3_GROUP * INT3_BLOCK_BYTES;
+    const unsigned char *third = block + INT3_LOW_BYTES + column % INT3_GROUP / 8;
+    __m256i low, high;
+    two_bits(block + column % INT3_GROUP / 4, &low, &high);
+    __m256i bit_low = _mm256_srlv_epi32(_mm256_set1_epi32(third[0] << 2), shifts);
+    __m256i bit_high = _mm256_srlv_epi32(_mm256_set1_epi32(third[1] << 2), shifts);
+    low = _mm256_or_si256(low, _mm256_and_si256(bit_low, four));
+    high = _mm256_or_si256(high, _mm256_and_si256(bit_high, four));
+    return lanes_of_ints(_mm256_sub_epi32(low, four), _mm256_sub_epi32(high, four));
+}
+
+/* Columns column .. column + 15 of a row, column a multiple of 16, all of them inside the row. */
+INLINE struct lanes lanes_of_weights(enum layout layout, const unsigned char *row, size_t column)
+{
+    switch (layout) {
+    case LAYOUT_F32: return lanes_load((const float *)(const void *)(row + 4 * column));
+    case LAYOUT_INT8: return lanes_of_int8(row + column);
+    case LAYOUT_INT4: return lanes_of_int4(row + column / 2);
+    case LAYOUT_INT3: return lanes_of_int3(row, column);
+    case LAYOUT_INT2: return lanes_of_int2(row + column / 4);
+    }
+    return lanes_zero();
+}
+
+/* The last columns of a row. Lanes beyond them get 0 from the weights and -0 from the other side: their product -0
+ * changes no sum, not even one that is -0 itself. */
+INLINE struct lanes lanes_of_last_weights(enum layout layout, const unsigned char *row, size_t column, size_t count)
+{
+    float values[KERN_LANES] = {0};
+    for (size_t i = 0; i < count; i++) values[i] = layout_value(layout, row, column + i);
+    return lanes_load(values);
+}
+
+INLINE struct lanes lanes_of_last(const float *x, size_t count)
+{
+    float values[KERN_LANES];
+    for (size_t i = 0; i < KERN_LANES; i++) values[i] = i < count ? x[i] : -0.0f;
+    return lanes_load(values);
+}
+
+/* Adds the terms of columns begin .. end-1 of four rows to their lanes. begin is a multiple of 16. */
+INLINE void lanes_dot4(enum layout layout, struct lanes sums[4], const unsigned char *const rows[4], const float *x,
+                       size_t begin, size_t end)
+{
+    const unsigned char *r0 = rows[0], *r1 = rows[1], *r2 = rows[2], *r3 = rows[3];
+    struct lanes s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+    size_t c = begin;
+    for (; c + KERN_LANES <= end; c += KERN_LANES) {
+        struct lanes input = lanes_load(x + c);
+        s0 = lanes_fma(lanes_of_weights(layout, r0, c), input, s0);
+        s1 = lanes_fma(lanes_of_weights(layout, r1, c), input, s1);
+        s2 = lanes_fma(lanes_of_weights(layout, r2, c), input, s2);
+        s3 = lanes_fma(lanes_of_weights(layout, r3, c), input, s3);
+    }
+    if (c < end) {
+        struct lanes input = lanes_of_last(x + c, end - c);
+        s0 = lanes_fma(lanes_of_last_weights(layout, r0, c, end - c), input, s0);
+        s1 = lanes_fma(lanes_of_last_weights(layout, r1, c, end - c), input, s1);
+        s2 = lanes_fma(lanes_of_last_weights(layout, r2, c, end - c), input, s2);
+        s3 = lanes_fma(lanes_of_last_weights(layout, r3, c, end - c), input, s3);
+    }
+    sums[0] = s0;
+    sums[1] = s1;
+    sums[2] = s2;
+    sums[3] = s3;
+}
+
+/* The steps of exp_canonical, in its order. */
+INLINE __m256 exp_avx2(__m256 x)
+{
+    const __m256 rounder = _mm256_set1_ps(EXP_ROUNDER);
+    x = _mm256_max_ps(_mm256_set1_ps(EXP_LOWEST), x); /* of a NaN and a number these two give the second operand */
+    x = _mm256_min_ps(_mm256_set1_ps(EXP_HIGHEST), x);
+    __m256 shifted = _mm256_fmadd_ps(x, _mm256_set1_ps(EXP_LOG2E), rounder);
+    __m256 n = _mm256_sub_ps(shifted, rounder);
+    __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-EXP_LN2_HIGH), x);
+    r = _mm256_fmadd_ps(n, _mm256_set1_ps(-EXP_LN2_LOW), r);
+    __m256 q = _mm256_fmadd_ps(_mm256_set1_ps(EXP_Q5), r, _mm256_set1_ps(EXP_Q4));
+    q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(EXP_Q3));
+    q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(EXP_Q2));
+    q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(EXP_Q1));
+    q = _mm256_fmadd_ps(q, r, _mm256_set1_ps(EXP_Q0));
+    __m256 result = _mm256_add_ps(_mm256_set1_ps(1), _mm256_fmadd_ps(q, _mm256_mul_ps(r, r), r));
+    __m256i power = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_castps_si256(rounder));
+    __m256i half = _mm256_srai_epi32(power, 1), bias = _mm256_set1_epi32(127);
+    __m256i one = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+    __m256i other = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(power, half), bias), 23);
+    return _mm256_mul_ps(_mm256_mul_ps(result, _mm256_castsi256_ps(one)), _mm256_castsi256_ps(other));
+}
+
+#endif

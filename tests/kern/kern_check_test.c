@@ -1,0 +1,1163 @@
+/* Every kernel of the list equals its reference, bit for bit, and touches no byte outside of its operands.
+ *
+ * Operands lie between unreadable pages, once against the page behind and once against the page in front. Outputs are
+ * poisoned and compared whole, gaps between rows included. Lengths go all around lanes, vectors, groups and bytes.
+ * The reference itself is held to a bound from float64. Kernels made wrong on purpose prove that the check sees.
+ *
+ *   kern_check_test [--seed N]    the check
+ *   kern_check_test --bench       time, bytes per second and ratio to the reference, for each kernel */
+#include "kern/layout_int.h"
+#include "kern/list_int.h"
+#include "plat/cpu.h"
+#include "support/check.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Random numbers: splitmix64. */
+struct rng {
+    uint64_t state;
+};
+
+static uint64_t rng_next(struct rng *rng)
+{
+    uint64_t z = rng->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static size_t rng_below(struct rng *rng, size_t n)
+{
+    return (size_t)(rng_next(rng) % n);
+}
+static float rng_float(struct rng *rng)
+{
+    return (float)(int32_t)(rng_next(rng) >> 32) * 0x1p-31f;
+} /* -1 .. 1 */
+
+/* What the numbers are like. Extremes may make infinities and NaN: those must come out alike too. */
+enum kind { PLAIN, MIXED, TINY, EXTREME, KINDS };
+
+static float number(struct rng *rng, enum kind kind)
+{
+    static const float specials[] = {0.0f, -0.0f, 1.0f, -1.0f, 0x1p-149f, -0x1p-149f, 0x1p-126f, -0x1p-127f, 1e-30f};
+    static const float extremes[] = {0x1.fffffep127f, -0x1.fffffep127f, 1e30f, -1e30f, 0x1p-149f, -0x1p-140f, -0.0f};
+    float plain = rng_float(rng);
+    switch (kind) {
+    case PLAIN: return plain;
+    case MIXED: return rng_below(rng, 3) ? plain : specials[rng_below(rng, COUNT(specials))];
+    case TINY: return plain * 0x1p-140f;
+    case EXTREME: return rng_below(rng, 3) ? plain * 100 : extremes[rng_below(rng, COUNT(extremes))];
+    case KINDS: break;
+    }
+    return 0;
+}
+
+/* One check: its random numbers, where operands lie, and the operands to be found unchanged afterwards. */
+enum { AREAS = 16, AREA_BYTES = 1 << 21, POISON = 0xa5 };
+
+struct area {
+    unsigned char *base; /* [AREA_BYTES], unreadable pages on both sides */
+    unsigned char *copy; /* of the operand in it, NULL when it is an output */
+    unsigned char *data;
+    size_t bytes;
+};
+
+struct check {
+    const char *name;
+    struct rng rng;
+    bool is_quiet;    /* a failure is what is expected: say nothing */
+    bool against_end; /* operands end at an unreadable page, or begin behind one */
+    enum kind kind;
+    size_t comparisons;
+    size_t n_areas;
+    struct area areas[AREAS];
+    char shape[160];
+};
+
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void check_init(struct check *check, uint64_t seed)
+{
+    *check = (struct check){.rng.state = seed};
+    for (size_t i = 0; i < AREAS; i++) {
+        size_t page = page_bytes();
+        unsigned char *all = mmap(NULL, AREA_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(all, MAP_FAILED);
+        check->areas[i].base = all + page;
+        assert_int_equal(mprotect(all + page, AREA_BYTES, PROT_READ | PROT_WRITE), 0);
+        check->areas[i].copy = malloc(AREA_BYTES);
+        assert_non_null(check->areas[i].copy);
+    }
+}
+
+static void check_fini(struct check *check)
+{
+    for (size_t i = 0; i < AREAS; i++) {
+        munmap(check->areas[i].base - page_bytes(), AREA_BYTES + 2 * page_bytes());
+        free(check->areas[i].copy);
+    }
+}
+
+static void begin(struct check *check)
+{
+    check->n_areas = 0;
+}
+
+/* Poisoned memory of exactly this size, with nothing readable behind it or nothing in front of it. */
+static void *area(struct check *check, size_t bytes)
+{
+    assert_true(check->n_areas < AREAS);
+    assert_true(bytes <= AREA_BYTES);
+    struct area *area = &check->areas[check->n_areas++];
+    area->bytes = bytes;
+    area->data = check->against_end ? area->base + AREA_BYTES - bytes : area->base;
+    return memset(area->data, POISON, bytes);
+}
+
+static float *floats(struct check *check, size_t n)
+{
+    float *data = area(check, n * sizeof *data);
+    for (size_t i = 0; i < n; i++) data[i] = number(&check->rng, check->kind);
+    return data;
+}
+
+static float *scale_factors(struct check *check, size_t n)
+{
+    float *data = area(check, n * sizeof *data);
+    for (size_t i = 0; i < n; i++) data[i] = (0.5f + fabsf(rng_float(&check->rng))) * 0.03f;
+    return data;
+}
+
+static void *weight_rows(struct check *check, enum layout layout, size_t n_out, size_t n_in)
+{
+    if (layout == LAYOUT_F32) return floats(check, n_out * n_in);
+    size_t bytes = n_out * layout_row_bytes(layout, n_in);
+    unsigned char *data = area(check, bytes);
+    for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)rng_next(&check->rng);
+    return data;
+}
+
+static const float **pointers(struct check *check, const float *rows, size_t n_rows, size_t stride)
+{
+    const float **data = area(check, n_rows * sizeof *data);
+    for (size_t i = 0; i < n_rows; i++) data[i] = rows + (n_rows - 1 - i) * stride; /* not in order of address */
+    return data;
+}
+
+/* The operands so far must not change from here on. */
+static void seal(struct check *check)
+{
+    for (size_t i = 0; i < check->n_areas; i++)
+        memcpy(check->areas[i].copy, check->areas[i].data, check->areas[i].bytes);
+}
+
+static bool is_sealed(struct check *check, size_t n_operands)
+{
+    for (size_t i = 0; i < n_operands; i++) {
+        if (memcmp(check->areas[i].copy, check->areas[i].data, check->areas[i].bytes) == 0) continue;
+        if (!check->is_quiet) print_error("%s %s: operand %zu was changed\n", check->name, check->shape, i);
+        return false;
+    }
+    return true;
+}
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static bool same(struct check *check, const float *want, const float *got, size_t n)
+{
+    check->comparisons += n;
+    for (size_t i = 0; i < n; i++) {
+        if (bits_of(want[i]) == bits_of(got[i]) || (isnan(want[i]) && isnan(got[i]))) continue;
+        if (!check->is_quiet)
+            print_error("%s %s: at %zu the reference has %a, the kernel %a\n", check->name, check->shape, i,
+                        (double)want[i], (double)got[i]);
+        return false;
+    }
+    return true;
+}
+
+/* |got - exact| <= terms * epsilon * magnitude, and what underflow may cost. */
+static bool near(struct check *check, double exact, float got, double terms, double magnitude)
+{
+    double bound = terms * (double)0x1p-24f * magnitude + (terms + 2) * 0x1p-148;
+    if (fabs(exact - (double)got) <= bound) return true;
+    if (!check->is_quiet)
+        print_error("%s %s: float64 has %.17g, the reference %.9g, allowed %.3g\n", check->name, check->shape, exact,
+                    (double)got, bound);
+    return false;
+}
+
+#define SHAPE(check, ...) (void)snprintf((check)->shape, sizeof(check)->shape, __VA_ARGS__)
+
+/* Runs `body`, which returns false at a difference, for each kind of numbers and for both sides of the operands. */
+typedef bool body_fn(struct check *check, const void *argument);
+
+static bool for_all_kinds(struct check *check, body_fn *body, const void *argument)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        check->kind = (enum kind)kind;
+        check->against_end = true;
+        begin(check);
+        if (!body(check, argument)) return false;
+    }
+    check->kind = MIXED;
+    check->against_end = false;
+    begin(check);
+    return body(check, argument);
+}
+
+static const size_t lengths[] = {1,   2,   3,   4,   5,   7,   8,   9,   11,  13,   15,   16,   17,   19,  23,
+                                 24,  25,  29,  31,  32,  33,  39,  40,  41,  47,   48,   49,   55,   57,  63,
+                                 64,  65,  71,  79,  80,  81,  95,  96,  97,  111,  112,  127,  128,  129, 143,
+                                 159, 160, 161, 175, 191, 192, 193, 207, 255, 256,  257,  320,  383,  384, 385,
+                                 511, 512, 513, 576, 767, 768, 769, 784, 800, 1023, 1024, 1025, 1537, 2048};
+static const size_t groups[] = {16, 32, 48, 64, 96, 128, 192, 256};
+
+/* matmul */
+
+struct matmul_case {
+    matmul_fn *fn, *ref;
+    enum layout layout;
+    size_t n_in, n_out, n_rows, group;
+    size_t scale_group; /* what the layout makes of the group */
+};
+
+static bool matmul_reference_is_near(struct check *check, const struct matmul_case *c, const float *y, size_t y_stride,
+                                     const unsigned char *w, const float *scales, const float *x, size_t x_stride)
+{
+    size_t row_scales = layout_row_scales(c->n_in, c->scale_group);
+    for (size_t r = 0; r < c->n_rows; r++) {
+        for (size_t o = 0; o < c->n_out; o++) {
+            double exact = 0, magnitude = 0;
+            for (size_t i = 0; i < c->n_in; i++) {
+                double weight = (double)layout_value(c->layout, w + o * layout_row_bytes(c->layout, c->n_in), i);
+                if (c->layout != LAYOUT_F32)
+                    weight *= (double)scales[o * row_scales + (c->scale_group ? i / c->scale_group : 0)];
+                exact += weight * (double)x[r * x_stride + i];
+                magnitude += fabs(weight * (double)x[r * x_stride + i]);
+            }
+            if (!near(check, exact, y[r * y_stride + o], (double)c->n_in + 4, magnitude)) return false;
+        }
+    }
+    return true;
+}
+
+static bool matmul_body(struct check *check, const void *argument)
+{
+    const struct matmul_case *c = argument;
+    size_t x_stride = c->n_in + rng_below(&check->rng, 4), y_stride = c->n_out + rng_below(&check->rng, 4);
+    size_t y_floats = (c->n_rows - 1) * y_stride + c->n_out;
+    SHAPE(check, "rows %zu (%zu apart, to %zu), out %zu, in %zu, group %zu, kind %d, %s", c->n_rows, x_stride, y_stride,
+          c->n_out, c->n_in, c->group, (int)check->kind, check->against_end ? "at the end" : "at the start");
+    unsigned char *w = weight_rows(check, c->layout, c->n_out, c->n_in);
+    float *scales = NULL;
+    if (c->layout != LAYOUT_F32) scales = scale_factors(check, c->n_out * layout_row_scales(c->n_in, c->scale_group));
+    float *x = floats(check, (c->n_rows - 1) * x_stride + c->n_in);
+    size_t operands = check->n_areas;
+    float *want = area(check, y_floats * sizeof(float)), *got = area(check, y_floats * sizeof(float));
+    float *alone = area(check, c->n_out * sizeof(float));
+    seal(check);
+    c->ref(want, y_stride, w, scales, x, x_stride, c->n_rows, c->n_out, c->n_in, c->group);
+    c->fn(got, y_stride, w, scales, x, x_stride, c->n_rows, c->n_out, c->n_in, c->group);
+    if (!same(check, want, got, y_floats)) return false;
+    for (size_t r = 0; r < c->n_rows; r++) {
+        c->fn(alone, c->n_out, w, scales, x + r * x_stride, x_stride, 1, c->n_out, c->n_in, c->group);
+        if (!same(check, got + r * y_stride, alone, c->n_out)) return false;
+    }
+    if (check->kind != EXTREME && c->fn == c->ref &&
+        !matmul_reference_is_near(check, c, want, y_stride, w, scales, x, x_stride))
+        return false;
+    return is_sealed(check, operands);
+}
+
+static bool check_matmul(struct check *check, matmul_fn *fn, matmul_fn *ref, enum layout layout, bool is_grouped)
+{
+    static const size_t outs[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17};
+    static const size_t rows[] = {1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 13, 23, 24, 25, 26, 49};
+    struct matmul_case c = {.fn = fn, .ref = ref, .layout = layout};
+    for (size_t g = 0; g < (is_grouped ? COUNT(groups) : 1); g++) {
+        for (size_t i = g % 3; i < COUNT(lengths); i += is_grouped ? 3 : 1) {
+            c.n_in = lengths[i];
+            c.group = is_grouped ? groups[g] : 0;
+            c.scale_group = layout == LAYOUT_INT3 ? INT3_GROUP : c.group;
+            c.n_out = outs[rng_below(&check->rng, COUNT(outs))];
+            c.n_rows = rows[rng_below(&check->rng, c.n_in > 300 ? 8 : COUNT(rows))];
+            if (i % 4 == 0) c.n_rows = 1;
+            if (!for_all_kinds(check, matmul_body, &c)) return false;
+        }
+    }
+    c.n_in = 800; /* every number of rows and outputs around the tiles, past the longest run of columns kept unpacked */
+    c.group = is_grouped ? 64 : 0;
+    c.scale_group = layout == LAYOUT_INT3 ? INT3_GROUP : c.group;
+    for (c.n_rows = 1; c.n_rows <= 50; c.n_rows += 1 + c.n_rows / 5) {
+        c.n_out = 1 + rng_below(&check->rng, c.n_rows < 9 ? 18 : 9);
+        if (!for_all_kinds(check, matmul_body, &c)) return false;
+    }
+    return true;
+}
+
+/* matmul_transposed and unpack */
+
+struct transposed_case {
+    matmul_transposed_fn *fn, *ref;
+    unpack_fn *unpack, *unpack_ref;
+    enum layout layout;
+    size_t n_in, n_out, group, scale_group;
+};
+
+static bool transposed_reference_is_near(struct check *check, const struct transposed_case *c, const float *y,
+                                         const unsigned char *w, const float *scales, const float *coefficients)
+{
+    size_t row_scales = layout_row_scales(c->n_in, c->scale_group);
+    for (size_t i = 0; i < c->n_in; i++) {
+        double exact = 0, magnitude = 0;
+        for (size_t o = 0; o < c->n_out; o++) {
+            double weight = (double)layout_value(c->layout, w + o * layout_row_bytes(c->layout, c->n_in), i);
+            if (c->layout != LAYOUT_F32)
+                weight *= (double)scales[o * row_scales + (c->scale_group ? i / c->scale_group : 0)];
+            exact += weight * (double)coefficients[o];
+            magnitude += fabs(weight * (double)coefficients[o]);
+        }
+        magnitude += 128 * 0x1p-126; /* a coefficient below the normal range loses bits that a weight then multiplies */
+        if (!near(check, exact, y[i], (double)c->n_out + 4, magnitude)) return false;
+    }
+    return true;
+}
+
+static bool transposed_body(struct check *check, const void *argument)
+{
+    const struct transposed_case *c = argument;
+    SHAPE(check, "out %zu, in %zu, group %zu, kind %d, %s", c->n_out, c->n_in, c->group, (int)check->kind,
+          check->against_end ? "at the end" : "at the start");
+    unsigned char *w = weight_rows(check, c->layout, c->n_out, c->n_in);
+    float *scales = NULL;
+    if (c->layout != LAYOUT_F32) scales = scale_factors(check, c->n_out * layout_row_scales(c->n_in, c->scale_group));
+    float *coefficients = floats(check, c->n_out);
+    size_t operands = check->n_areas;
+    float *want = area(check, c->n_in * sizeof(float)), *got = area(check, c->n_in * sizeof(float));
+    seal(check);
+    c->ref(want, w, scales, coefficients, c->n_out, c->n_in, c->group);
+    c->fn(got, w, scales, coefficients, c->n_out, c->n_in, c->group);
+    if (!same(check, want, got, c->n_in)) return false;
+    if (check->kind != EXTREME && c->fn == c->ref &&
+        !transposed_reference_is_near(check, c, want, w, scales, coefficients))
+        return false;
+    return is_sealed(check, operands);
+}
+
+static bool check_transposed(struct check *check, matmul_transposed_fn *fn, matmul_transposed_fn *ref,
+                             enum layout layout, bool is_grouped)
+{
+    struct transposed_case c = {.fn = fn, .ref = ref, .layout = layout};
+    for (size_t g = 0; g < (is_grouped ? COUNT(groups) : 1); g++) {
+        for (size_t i = g % 3; i < COUNT(lengths); i += is_grouped ? 3 : 1) {
+            c.n_in = lengths[i];
+            c.n_out = i % 16 + 1;
+            c.group = is_grouped ? groups[g] : 0;
+            c.scale_group = layout == LAYOUT_INT3 ? INT3_GROUP : c.group;
+            if (!for_all_kinds(check, transposed_body, &c)) return false;
+        }
+    }
+    return true;
+}
+
+static bool unpack_body(struct check *check, const void *argument)
+{
+    const struct transposed_case *c = argument;
+    SHAPE(check, "in %zu, group %zu, %s", c->n_in, c->group, check->against_end ? "at the end" : "at the start");
+    unsigned char *w = weight_rows(check, c->layout, 1, c->n_in);
+    float *scales = NULL;
+    if (c->layout != LAYOUT_F32) scales = scale_factors(check, layout_row_scales(c->n_in, c->scale_group));
+    size_t operands = check->n_areas;
+    float *want = area(check, c->n_in * sizeof(float)), *got = area(check, c->n_in * sizeof(float));
+    seal(check);
+    c->unpack_ref(want, w, scales, c->n_in, c->group);
+    c->unpack(got, w, scales, c->n_in, c->group);
+    return same(check, want, got, c->n_in) && is_sealed(check, operands);
+}
+
+static bool check_unpack(struct check *check, unpack_fn *fn, unpack_fn *ref, enum layout layout, bool is_grouped)
+{
+    struct transposed_case c = {.unpack = fn, .unpack_ref = ref, .layout = layout};
+    for (size_t g = 0; g < (is_grouped ? COUNT(groups) : 1); g++) {
+        for (size_t i = g % 3; i < COUNT(lengths); i += is_grouped ? 3 : 1) {
+            c.n_in = lengths[i];
+            c.group = is_grouped ? groups[g] : 0;
+            c.scale_group = layout == LAYOUT_INT3 ? INT3_GROUP : c.group;
+            if (!for_all_kinds(check, unpack_body, &c)) return false;
+        }
+    }
+    return true;
+}
+
+#define CHECK_LAYOUT(name, layout, is_grouped)                                                  \
+    static bool check_matmul_##name(struct check *check, matmul_fn *fn)                         \
+    {                                                                                           \
+        return check_matmul(check, fn, matmul_##name##_ref, layout, is_grouped);                \
+    }                                                                                           \
+    static bool check_matmul_transposed_##name(struct check *check, matmul_transposed_fn *fn)   \
+    {                                                                                           \
+        return check_transposed(check, fn, matmul_transposed_##name##_ref, layout, is_grouped); \
+    }                                                                                           \
+    static bool check_unpack_##name(struct check *check, unpack_fn *fn)                         \
+    {                                                                                           \
+        return check_unpack(check, fn, unpack_##name##_ref, layout, is_grouped);                \
+    }
+
+CHECK_LAYOUT(f32, LAYOUT_F32, false)
+CHECK_LAYOUT(int8, LAYOUT_INT8, false)
+CHECK_LAYOUT(int4, LAYOUT_INT4, false)
+CHECK_LAYOUT(int4_grouped, LAYOUT_INT4, true)
+CHECK_LAYOUT(int2, LAYOUT_INT2, false)
+CHECK_LAYOUT(int3, LAYOUT_INT3, false)
+
+/* Vector operations: one case shape serves them all. */
+
+struct vector_case {
+    size_t n;
+    rmsnorm_fn *rmsnorm;
+    layernorm_fn *layernorm;
+    rope_fn *rope;
+    swiglu_fn *swiglu;
+    sigmoid_fn *sigmoid;
+    add_fn *add;
+    axpy_fn *axpy;
+    softmax_fn *softmax;
+};
+
+static void shape_of_vector(struct check *check, size_t n)
+{
+    SHAPE(check, "n %zu, kind %d, %s", n, (int)check->kind, check->against_end ? "at the end" : "at the start");
+}
+
+/* A second copy of an operand, for operations that work in place. */
+static float *twin(struct check *check, const float *data, size_t n)
+{
+    return memcpy(area(check, n * sizeof *data), data, n * sizeof *data);
+}
+
+static bool rmsnorm_body(struct check *check, const void *argument)
+{
+    const struct vector_case *c = argument;
+    shape_of_vector(check, c->n);
+    float *x = floats(check, c->n), *w = floats(check, c->n);
+    float *want = area(check, c->n * sizeof *x), *got = area(check, c->n * sizeof *x), *in_place = twin(check, x, c->n);
+    double squares = 0;
+    for (size_t i = 0; i < c->n; i++) squares += (double)x[i] * (double)x[i];
+    seal(check);
+    rmsnorm_ref(want, x, w, c->n, 1e-5f);
+    c->rmsnorm(got, x, w, c->n, 1e-5f);
+    c->rmsnorm(in_place, in_place, w, c->n, 1e-5f);
+    if (!same(check, want, got, c->n) || !same(check, want, in_place, c->n)) return false;
+    if (check->kind == EXTREME) return is_sealed(check, 2);
+    for (size_t i = 0; i < c->n; i++) {
+        double exact = (double)x[i] / sqrt(squares / (double)c->n + (double)1e-5f) * (double)w[i];
+        if (!near(check, exact, want[i], 4, fabs(exact) + 0x1p-126)) return false;
+    }
+    return is_sealed(check, 2);
+}
+
+static bool layernorm_body(struct check *check, const void *argument)
+{
+    const struct vector_case *c = argument;
+    shape_of_vector(check, c->n);
+    float *x = floats(check, c->n), *w = floats(check, c->n), *b = floats(check, c->n);
+    float *want = area(check, c->n * sizeof *x), *got = area(check, c->n * sizeof *x), *in_place = twin(check, x, c->n);
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < c->n; i++) sum += (double)x[i];
+    double mean = sum / (double)c->n;
+    for (size_t i = 0; i < c->n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    seal(check);
+    layernorm_ref(want, x, w, b, c->n, 1e-6f);
+    c->layernorm(got, x, w, b, c->n, 1e-6f);
+    c->layernorm(in_place, in_place, w, b, c->n, 1e-6f);
+    if (!same(check, want, got, c->n) || !same(check, want, in_place, c->n)) return false;
+    if (check->kind == EXTREME) return is_sealed(check, 3);
+    for (size_t i = 0; i < c->n; i++) {
+        double scaled = ((double)x[i] - mean) / sqrt(squares / (double)c->n + (double)1e-6f) * (double)w[i];
+        double exact = scaled + (double)b[i];
+        if (!near(check, exact, want[i], 5, fabs(scaled) + fabs((double)b[i]) + 1e-12)) return false;
+    }
+    return is_sealed(check, 3);
+}
+
+static bool rope_body(struct check *check, const void *argument)
+{
+    const struct vector_case *c = argument;
+    shape_of_vector(check, c->n);
+    float *cosine = floats(check, c->n), *sine = floats(check, c->n);
+    float *x = floats(check, 2 * c->n), *scratch = area(check, 2 * c->n * sizeof *x);
+    float *want = twin(check, x, 2 * c->n), *got = twin(check, x, 2 * c->n);
+    seal(check);
+    rope_ref(want, scratch, cosine, sine, c->n);
+    c->rope(got, scratch, cosine, sine, c->n);
+    if (!same(check, want, got, 2 * c->n)) return false;
+    if (check->kind == EXTREME) return is_sealed(check, 3);
+    for (size_t j = 0; j < c->n; j++) {
+        double ac = (double)x[2 * j] * (double)cosine[j], bs = (double)x[2 * j + 1] * (double)sine[j];
+        double bc = (double)x[2 * j + 1] * (double)cosine[j], as = (double)x[2 * j] * (double)sine[j];
+        if (!near(check, ac - bs, want[j], 3, fabs(ac) + fabs(bs))) return false;
+        if (!near(check, bc + as, want[c->n + j], 3, fabs(bc) + fabs(as))) return false;
+    }
+    return is_sealed(check, 3);
+}
+
+static bool swiglu_body(struct check *check, const void *argument)
+{
+    const struct vector_case *c = argument;
+    shape_of_vector(check, c->n);
+    float *gate = floats(check, c->n), *up = floats(check, c->n);
+    if (check->kind == PLAIN)
+        for (size_t i = 0; i < c->n; i++) gate[i] *= 120; /* through both ends of the exponential */
+    float *want = area(check, c->n * sizeof *up), *got = area(check, c->n * sizeof *up);
+    float *in_place = twin(check, gate, c->n);
+    seal(check);
+    swiglu_ref(want, gate, up, c->n);
+    c->swiglu(got, gate, up, c->n);
+    c->swiglu(in_place, in_place, up, c->n);
+    if (!same(check, want, got, c->n) || !same(check, want, in_place, c->n)) return false;
+    for (size_t i = 0; i < c->n && check->kind != EXTREME; i++) {
+        if (gate[i] < -87) continue; /* exp(-gate) leaves f32, and the product is at most 1e-36 */
+        double exact = (double)gate[i] / (1 + exp(-(double)gate[i])) * (double)up[i];
+        if (!near(check, exact, want[i], 6, fabs(exact) + 0x1p-126)) return false;
+    }
+    return is_sealed(check, 2);
+}
+
+static bool sigmoid_body(struct check *check, const void *argument)
+{
+    const struct vector_case *c = argument;
+    shape_of_vector(check, c->n);
+    float *x = floats(check, c->n);
+    if (check->kind == PLAIN)
+        for (size_t i = 0; i < c->n; i++) x[i] *= 120;
+    float *want = area(check, c->n * sizeof *x), *got = area(check, c->n * sizeof *x), *in_place = twin(check, x, c->n);
+    seal(check);
+    sigmoid_ref(want, x, c->n);
+    c->sigmoid(got, x, c->n);
+    c->sigmoid(in_place, in_place, c->n);
+    if (!same(check, want, got, c->n) || !same(check, want, in_place, c->n)) return false;
+    for (size_t i = 0; i < c->n; i++) {
+        double exact = 1 / (1 + exp(-(double)x[i]));
+        if (x[i] < -87) exact = fmin(exact, (double)want[i]); /* exp(-x) leaves f32, and 0 is near enough */
+        if (!near(check, exact, want[i], 5, exact)) return false;
+    }
+    return is_sealed(check, 1);
+}
+
+static bool add_body(struct check *check, const void *argument)
+{
+    const struct vector_case *c = argument;
+    shape_of_vector(check, c->n);
+    float *x = floats(check, c->n), *want = floats(check, c->n), *got = twin(check, want, c->n);
+    float a = number(&check->rng, check->kind);
+    seal(check);
+    if (c->add) {
+        add_ref(want, x, c->n);
+        c->add(got, x, c->n);
+    } else {
+        axpy_ref(want, a, x, c->n);
+        c->axpy(got, a, x, c->n);
+    }
+    if (!same(check, want, got, c->n)) return false;
+    for (size_t i = 0; i < c->n && check->kind != EXTREME; i++) {
+        float before;
+        memcpy(&before, check->areas[1].copy + i * sizeof before, sizeof before);
+        double exact = (double)before + (c->add ? 1 : (double)a) * (double)x[i];
+        if (!near(check, exact, want[i], 1, fabs(exact))) return false;
+    }
+    return is_sealed(check, 1);
+}
+
+static bool softmax_body(struct check *check, const void *argument)
+{
+    const struct vector_case *c = argument;
+    shape_of_vector(check, c->n);
+    float *x = floats(check, c->n);
+    for (size_t i = 0; i < c->n && check->kind == PLAIN; i++) x[i] *= 60;
+    float *want = twin(check, x, c->n), *got = twin(check, x, c->n);
+    double max = (double)x[0], sum = 0;
+    for (size_t i = 0; i < c->n; i++) max = fmax(max, (double)x[i]);
+    for (size_t i = 0; i < c->n; i++) sum += exp((double)x[i] - max);
+    seal(check);
+    softmax_ref(want, c->n);
+    c->softmax(got, c->n);
+    if (!same(check, want, got, c->n)) return false;
+    for (size_t i = 0; i < c->n && check->kind != EXTREME; i++) {
+        double exact = exp((double)x[i] - max) / sum;
+        /* x - max is rounded, by up to 2^-24 of itself, and the exponential turns that into a relative error */
+        double terms = 6 + (double)c->n / KERN_LANES + fabs((double)x[i] - max);
+        if (!near(check, exact, want[i], terms, exact + 0x1p-120)) return false;
+    }
+    return is_sealed(check, 1);
+}
+
+static bool check_vector(struct check *check, body_fn *body, struct vector_case c)
+{
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        c.n = lengths[i];
+        if (!for_all_kinds(check, body, &c)) return false;
+    }
+    return true;
+}
+
+#define CHECK_VECTOR(op, body)                                            \
+    static bool check_##op(struct check *check, op##_fn *fn)              \
+    {                                                                     \
+        return check_vector(check, body, (struct vector_case){.op = fn}); \
+    }
+
+CHECK_VECTOR(rmsnorm, rmsnorm_body)
+CHECK_VECTOR(layernorm, layernorm_body)
+CHECK_VECTOR(rope, rope_body)
+CHECK_VECTOR(swiglu, swiglu_body)
+CHECK_VECTOR(sigmoid, sigmoid_body)
+CHECK_VECTOR(add, add_body)
+CHECK_VECTOR(axpy, add_body)
+CHECK_VECTOR(softmax, softmax_body)
+
+/* Gathers: rows by pointer */
+
+struct gather_case {
+    size_t n_rows, dim, n_heads;
+    gather_dot_fn *dot;
+    gather_mix_fn *mix;
+    index_scores_fn *index;
+};
+
+static bool dot_body(struct check *check, const void *argument)
+{
+    const struct gather_case *c = argument;
+    SHAPE(check, "rows %zu, dim %zu, kind %d, %s", c->n_rows, c->dim, (int)check->kind,
+          check->against_end ? "at the end" : "at the start");
+    float *q = floats(check, c->dim), *all = floats(check, c->n_rows * c->dim);
+    const float **rows = pointers(check, all, c->n_rows, c->dim);
+    float *want = area(check, c->n_rows * sizeof *q), *got = area(check, c->n_rows * sizeof *q);
+    seal(check);
+    gather_dot_ref(want, q, rows, c->n_rows, c->dim, 0.0625f);
+    c->dot(got, q, rows, c->n_rows, c->dim, 0.0625f);
+    if (!same(check, want, got, c->n_rows)) return false;
+    for (size_t t = 0; t < c->n_rows && check->kind != EXTREME; t++) {
+        double exact = 0, magnitude = 0;
+        for (size_t i = 0; i < c->dim; i++) {
+            exact += (double)q[i] * (double)rows[t][i] * 0.0625;
+            magnitude += fabs((double)q[i] * (double)rows[t][i] * 0.0625);
+        }
+        if (!near(check, exact, want[t], (double)c->dim + 1, magnitude)) return false;
+    }
+    return is_sealed(check, 3);
+}
+
+static bool mix_body(struct check *check, const void *argument)
+{
+    const struct gather_case *c = argument;
+    SHAPE(check, "rows %zu, dim %zu, kind %d, %s", c->n_rows, c->dim, (int)check->kind,
+          check->against_end ? "at the end" : "at the start");
+    float *p = floats(check, c->n_rows), *all = floats(check, c->n_rows * c->dim);
+    const float **rows = pointers(check, all, c->n_rows, c->dim);
+    float *want = area(check, c->dim * sizeof *p), *got = area(check, c->dim * sizeof *p);
+    seal(check);
+    gather_mix_ref(want, p, rows, c->n_rows, c->dim);
+    c->mix(got, p, rows, c->n_rows, c->dim);
+    if (!same(check, want, got, c->dim)) return false;
+    for (size_t i = 0; i < c->dim && check->kind != EXTREME; i++) {
+        double exact = 0, magnitude = 0;
+        for (size_t t = 0; t < c->n_rows; t++) {
+            exact += (double)p[t] * (double)rows[t][i];
+            magnitude += fabs((double)p[t] * (double)rows[t][i]);
+        }
+        if (!near(check, exact, want[i], (double)c->n_rows, magnitude)) return false;
+    }
+    return is_sealed(check, 3);
+}
+
+static bool index_body(struct check *check, const void *argument)
+{
+    const struct gather_case *c = argument;
+    SHAPE(check, "keys %zu, heads %zu, dim %zu, kind %d, %s", c->n_rows, c->n_heads, c->dim, (int)check->kind,
+          check->against_end ? "at the end" : "at the start");
+    float *q = floats(check, c->n_heads * c->dim), *w = floats(check, c->n_heads);
+    float *all = floats(check, c->n_rows * c->dim);
+    const float **keys = pointers(check, all, c->n_rows, c->dim);
+    float *want = area(check, c->n_rows * sizeof *q), *got = area(check, c->n_rows * sizeof *q);
+    seal(check);
+    index_scores_ref(want, q, w, keys, c->n_rows, c->n_heads, c->dim, 0.125f);
+    c->index(got, q, w, keys, c->n_rows, c->n_heads, c->dim, 0.125f);
+    if (!same(check, want, got, c->n_rows)) return false;
+    for (size_t t = 0; t < c->n_rows && check->kind != EXTREME; t++) {
+        double exact = 0, magnitude = 0;
+        for (size_t g = 0; g < c->n_heads; g++) {
+            double dot = 0, size = 0;
+            for (size_t i = 0; i < c->dim; i++) {
+                dot += (double)q[g * c->dim + i] * (double)keys[t][i] * 0.125;
+                size += fabs((double)q[g * c->dim + i] * (double)keys[t][i] * 0.125);
+            }
+            exact += (double)w[g] * fmax(dot, 0);
+            magnitude += fabs((double)w[g]) * size;
+        }
+        if (!near(check, exact, want[t], (double)(c->dim + c->n_heads) + 1, magnitude)) return false;
+    }
+    return is_sealed(check, 4);
+}
+
+static bool check_gather(struct check *check, body_fn *body, struct gather_case c)
+{
+    static const size_t heads[] = {1, 2, 3, 4, 5, 32};
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        c.dim = lengths[i];
+        c.n_rows = i % 21 + 1;
+        c.n_heads = heads[i % COUNT(heads)];
+        if (!for_all_kinds(check, body, &c)) return false;
+    }
+    for (c.n_rows = 1; c.n_rows <= 40; c.n_rows++) {
+        c.dim = 64 + c.n_rows % 3 * 16;
+        c.n_heads = c.n_rows % 9 + 1;
+        if (!for_all_kinds(check, body, &c)) return false;
+    }
+    return true;
+}
+
+static bool check_gather_dot(struct check *check, gather_dot_fn *fn)
+{
+    return check_gather(check, dot_body, (struct gather_case){.dot = fn});
+}
+
+static bool check_gather_mix(struct check *check, gather_mix_fn *fn)
+{
+    return check_gather(check, mix_body, (struct gather_case){.mix = fn});
+}
+
+static bool check_index_scores(struct check *check, index_scores_fn *fn)
+{
+    return check_gather(check, index_body, (struct gather_case){.index = fn});
+}
+
+/* Selection, against the reference; select_test.c holds the reference against a sort. */
+
+static bool select_body(struct check *check, select_top_fn *fn, size_t n, size_t k, unsigned distinct)
+{
+    SHAPE(check, "n %zu, k %zu, %u distinct, %s", n, k, distinct, check->against_end ? "at the end" : "at the start");
+    begin(check);
+    float *scores = area(check, n * sizeof *scores);
+    for (size_t i = 0; i < n; i++)
+        scores[i] = distinct ? (float)rng_below(&check->rng, distinct) - 2 : number(&check->rng, check->kind);
+    if (n > 3) scores[n / 2] = rng_below(&check->rng, 2) ? -INFINITY : INFINITY;
+    uint32_t *want = area(check, k * sizeof *want), *got = area(check, k * sizeof *got);
+    seal(check);
+    if (!select_top_ref(want, scores, n, k) || !fn(got, scores, n, k)) return false;
+    check->comparisons += k;
+    if (memcmp(want, got, k * sizeof *want) != 0) {
+        if (!check->is_quiet) print_error("%s %s: another selection than the reference's\n", check->name, check->shape);
+        return false;
+    }
+    if (!is_sealed(check, 1)) return false;
+    scores[rng_below(&check->rng, n)] = NAN;
+    return !fn(got, scores, n, k);
+}
+
+static bool check_select_top(struct check *check, select_top_fn *fn)
+{
+    static const unsigned distinct[] = {0, 0, 1, 2, 5, 300};
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        for (size_t d = 0; d < COUNT(distinct); d++) {
+            check->against_end = d % 2;
+            check->kind = (enum kind)((i + d) % KINDS);
+            if (!select_body(check, fn, lengths[i], rng_below(&check->rng, lengths[i] + 1), distinct[d])) return false;
+            if (!select_body(check, fn, lengths[i], lengths[i], distinct[d])) return false;
+        }
+    }
+    return select_body(check, fn, 150000, 2048, 0) && select_body(check, fn, 150000, 2048, 3);
+}
+
+/* The tests */
+
+static uint64_t seed = 20240607;
+
+struct tally {
+    unsigned n_checked, n_skipped, n_failed;
+};
+
+static void print_outcome(struct check *check, bool ok, struct tally *tally)
+{
+    if (ok) {
+        print_message("  ok       %-36s %zu values\n", check->name, check->comparisons);
+        tally->n_checked++;
+    } else {
+        print_message("  FAILED   %s\n", check->name);
+        tally->n_failed++;
+    }
+}
+
+static void every_kernel_equals_its_reference(void **state)
+{
+    (void)state;
+    struct tally tally = {0};
+    uint32_t cpu = cpu_mask();
+    print_message("seed %llu, usable:", (unsigned long long)seed);
+    for (unsigned bit = 0; cpu_feature_name(bit); bit++)
+        if (cpu >> bit & 1) print_message(" %s", cpu_feature_name(bit));
+    print_message("\n");
+#define X(op, isa, need)                                                              \
+    if ((cpu & (need)) == (need)) {                                                   \
+        struct check check;                                                           \
+        check_init(&check, seed);                                                     \
+        check.name = #op "_" #isa;                                                    \
+        bool ok = check_##op(&check, op##_##isa);                                     \
+        print_outcome(&check, ok &&check.comparisons > 0, &tally);                    \
+        check_fini(&check);                                                           \
+    } else {                                                                          \
+        print_message("  skipped  %s: this processor cannot run it\n", #op "_" #isa); \
+        tally.n_skipped++;                                                            \
+    }
+    KERN_LIST(X)
+#undef X
+    print_message("%u kernels checked, %u failed, %u skipped\n", tally.n_checked, tally.n_failed, tally.n_skipped);
+    assert_int_equal(tally.n_failed, 0);
+}
+
+static void every_mask_fills_the_table(void **state)
+{
+    (void)state;
+    uint32_t usable = cpu_mask();
+    struct kern kern, best;
+    kern_select(&kern, 0);
+#define X(op, type) assert_true(kern.op == op##_ref);
+    KERN_OPS(X)
+#undef X
+    for (uint32_t mask = 0; mask < 256; mask++) {
+        memset(&kern, 0, sizeof kern);
+        kern_select(&kern, mask);
+#define X(op, type) assert_non_null((void *)(uintptr_t)kern.op);
+        KERN_OPS(X)
+#undef X
+    }
+    kern_select(&best, usable);
+    kern_select(&kern, usable | 0xffff0000u); /* bits that mean nothing change nothing */
+    assert_memory_equal(&kern, &best, sizeof kern);
+}
+
+/* Wrong on purpose. */
+
+static void matmul_int4_dropped_tail(float *y, size_t y_stride, const void *w, const float *scales, const float *x,
+                                     size_t x_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group)
+{
+    (void)group;
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t o = 0; o < n_out; o++) {
+            float lanes[KERN_LANES] = {0};
+            const unsigned char *row = (const unsigned char *)w + o * layout_row_bytes(LAYOUT_INT4, n_in);
+            for (size_t i = 0; i < n_in / KERN_LANES * KERN_LANES; i++)
+                lanes[i % KERN_LANES] =
+                    fmaf(layout_value(LAYOUT_INT4, row, i), x[r * x_stride + i], lanes[i % KERN_LANES]);
+            for (int half = KERN_LANES / 2; half > 0; half /= 2)
+                for (int j = 0; j < half; j++) lanes[j] += lanes[j + half];
+            y[r * y_stride + o] = lanes[0] * scales[o];
+        }
+}
+
+static void matmul_f32_in_one_chain(float *y, size_t y_stride, const void *w, const float *scales, const float *x,
+                                    size_t x_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group)
+{
+    (void)scales, (void)group;
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t o = 0; o < n_out; o++) {
+            float sum = 0;
+            for (size_t i = 0; i < n_in; i++)
+                sum = fmaf(layout_value(LAYOUT_F32, w, o * n_in + i), x[r * x_stride + i], sum);
+            y[r * y_stride + o] = sum;
+        }
+}
+
+static void axpy_rounded_twice(float *y, float a, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) y[i] += a * x[i];
+}
+
+static void add_one_too_many(float *y, const float *x, size_t n)
+{
+    volatile float beyond = x[n];
+    (void)beyond;
+    add_ref(y, x, n);
+}
+
+static void add_one_too_early(float *y, const float *x, size_t n)
+{
+    volatile float before = x[-1];
+    (void)before;
+    add_ref(y, x, n);
+}
+
+static void add_spills(float *y, const float *x, size_t n)
+{
+    add_ref(y, x, n);
+    y[n] = 0;
+}
+
+static void add_to_operand(float *y, const float *x, size_t n)
+{
+    add_ref(y, x, n);
+    ((float *)(uintptr_t)x)[n / 2] += 1;
+}
+
+static void matmul_int8_writes_gap(float *y, size_t y_stride, const void *w, const float *scales, const float *x,
+                                   size_t x_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group)
+{
+    matmul_int8_ref(y, y_stride, w, scales, x, x_stride, n_rows, n_out, n_in, group);
+    if (n_rows > 1) memset(y + n_out, 0, (y_stride - n_out) * sizeof *y);
+}
+
+static bool select_top_ties_last(uint32_t *out, const float *scores, size_t n, size_t k)
+{
+    if (!select_top_ref(out, scores, n, k)) return false;
+    for (size_t i = 0; k > 0 && i < n; i++)
+        if (i > out[k - 1] && scores[i] == scores[out[k - 1]]) out[k - 1] = (uint32_t)i;
+    return true;
+}
+
+static bool select_top_blind_to_nan(uint32_t *out, const float *scores, size_t n, size_t k)
+{
+    if (!select_top_ref(out, scores, n, k))
+        for (size_t i = 0; i < k; i++) out[i] = (uint32_t)i;
+    return true;
+}
+
+static struct check quiet_check(void)
+{
+    struct check check;
+    check_init(&check, seed);
+    check.name = "wrong on purpose";
+    check.is_quiet = true;
+    return check;
+}
+
+static void wrong_results_are_seen(void **state)
+{
+    (void)state;
+    struct check check = quiet_check();
+    assert_false(check_matmul_int4(&check, matmul_int4_dropped_tail));
+    assert_false(check_matmul_f32(&check, matmul_f32_in_one_chain));
+    assert_false(check_matmul_int8(&check, matmul_int8_writes_gap));
+    assert_false(check_axpy(&check, axpy_rounded_twice));
+    assert_false(check_add(&check, add_to_operand));
+    assert_false(check_select_top(&check, select_top_ties_last));
+    assert_false(check_select_top(&check, select_top_blind_to_nan));
+    assert_true(check_matmul_int4(&check, matmul_int4_ref)); /* and the right one is not accused */
+    check_fini(&check);
+}
+
+/* Whether the check of `fn` dies, in a child of its own. */
+static bool is_caught(add_fn *fn)
+{
+    enum { SURVIVED = 42 };
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(STDERR_FILENO); /* a sanitizer would tell about the fault that is wanted */
+        signal(SIGSEGV, SIG_DFL);
+        signal(SIGBUS, SIG_DFL);
+        struct check check = quiet_check();
+        check_add(&check, fn);
+        _exit(SURVIVED);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return !(WIFEXITED(status) && WEXITSTATUS(status) == SURVIVED);
+}
+
+static void stray_accesses_are_seen(void **state)
+{
+    (void)state;
+    assert_true(is_caught(add_one_too_many));
+    assert_true(is_caught(add_one_too_early));
+    assert_true(is_caught(add_spills));
+    assert_false(is_caught(add_ref));
+}
+
+/* The benchmark. Best of several, on one thread. */
+
+enum { BENCH_OUT = 2048, BENCH_IN = 6144, BENCH_ROWS = 64, BENCH_ROWS_OUT = 256, BENCH_GROUP = 64 };
+
+struct bench {
+    const char *op, *isa;
+    float *weights, *scales, *x, *y; /* weights [BENCH_OUT][BENCH_IN], also read as bytes */
+    const float **rows;              /* [BENCH_OUT] */
+    float cosine[32], sine[32];      /* of one angle */
+    double reference_ns[2];          /* of the op at hand, per shape */
+};
+
+/* Of this thread: what others do on the machine is not counted. */
+static double now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+/* Sets `best_ns` to the time of one run of the statement, the best of 40 ms. Short ones are timed many at once. */
+#define TIME(best_ns, statement)                              \
+    do {                                                      \
+        double until = now_ns() + 4e7;                        \
+        unsigned repeats = 1;                                 \
+        best_ns = INFINITY;                                   \
+        do {                                                  \
+            double start = now_ns();                          \
+            for (unsigned i = 0; i < repeats; i++) statement; \
+            double took = now_ns() - start;                   \
+            best_ns = fmin(best_ns, took / repeats);          \
+            if (took < 5e4) repeats *= 2;                     \
+        } while (now_ns() < until);                           \
+    } while (0)
+
+static void print_speed(struct bench *bench, int shape, const char *what, double ns, double bytes, double flops)
+{
+    if (strcmp(bench->isa, "ref") == 0) bench->reference_ns[shape] = ns;
+    printf("%-30s %-7s %-22s %11.2f us %8.2f GB/s %8.2f GFLOP/s %7.1fx\n", bench->op, bench->isa, what, ns / 1e3,
+           bytes / ns, flops / ns, bench->reference_ns[shape] / ns);
+    fflush(stdout);
+}
+
+static void bench_matmul(struct bench *b, matmul_fn *fn, enum layout layout, size_t group)
+{
+    double ns, row_bytes = (double)layout_row_bytes(layout, BENCH_IN);
+    TIME(ns, fn(b->y, BENCH_OUT, b->weights, b->scales, b->x, BENCH_IN, 1, BENCH_OUT, BENCH_IN, group));
+    print_speed(b, 0, "2048x6144, 1 row", ns, row_bytes * BENCH_OUT, 2.0 * BENCH_OUT * BENCH_IN);
+    TIME(ns, fn(b->y, BENCH_OUT, b->weights, b->scales, b->x, BENCH_IN, BENCH_ROWS, BENCH_ROWS_OUT, BENCH_IN, group));
+    print_speed(b, 1, "256x6144, 64 rows", ns, row_bytes * BENCH_ROWS_OUT,
+                2.0 * BENCH_ROWS * BENCH_ROWS_OUT * BENCH_IN);
+    if (strcmp(b->isa, "ref") == 0) return;
+    for (size_t rows = 2; rows <= 8; rows += rows < 4 ? 1 : 4) {
+        char what[32];
+        (void)snprintf(what, sizeof what, "2048x6144, %zu rows", rows);
+        TIME(ns, fn(b->y, BENCH_OUT, b->weights, b->scales, b->x, BENCH_IN, rows, BENCH_OUT, BENCH_IN, group));
+        printf("%-30s %-7s %-22s %11.2f us %8.2f GB/s %8.2f GFLOP/s\n", b->op, b->isa, what, ns / 1e3,
+               row_bytes * BENCH_OUT / ns, 2.0 * (double)rows * BENCH_OUT * BENCH_IN / ns);
+    }
+}
+
+static void bench_transposed(struct bench *b, matmul_transposed_fn *fn, enum layout layout, size_t group)
+{
+    double ns;
+    TIME(ns, fn(b->y, b->weights, b->scales, b->x, 192, 512, group));
+    print_speed(b, 0, "192x512", ns, (double)layout_row_bytes(layout, 512) * 192, 2.0 * 192 * 512);
+}
+
+static void bench_unpack(struct bench *b, unpack_fn *fn, enum layout layout, size_t group)
+{
+    double ns;
+    TIME(ns, fn(b->y, b->weights, b->scales, BENCH_IN, group));
+    print_speed(b, 0, "6144", ns, (double)layout_row_bytes(layout, BENCH_IN), BENCH_IN);
+}
+
+#define BENCH_LAYOUT(name, layout, group)                                                 \
+    static void bench_matmul_##name(struct bench *b, matmul_fn *fn)                       \
+    {                                                                                     \
+        bench_matmul(b, fn, layout, group);                                               \
+    }                                                                                     \
+    static void bench_matmul_transposed_##name(struct bench *b, matmul_transposed_fn *fn) \
+    {                                                                                     \
+        bench_transposed(b, fn, layout, group);                                           \
+    }                                                                                     \
+    static void bench_unpack_##name(struct bench *b, unpack_fn *fn)                       \
+    {                                                                                     \
+        bench_unpack(b, fn, layout, group);                                               \
+    }
+
+BENCH_LAYOUT(f32, LAYOUT_F32, 0)
+BENCH_LAYOUT(int8, LAYOUT_INT8, 0)
+BENCH_LAYOUT(int4, LAYOUT_INT4, 0)
+BENCH_LAYOUT(int4_grouped, LAYOUT_INT4, BENCH_GROUP)
+BENCH_LAYOUT(int2, LAYOUT_INT2, 0)
+BENCH_LAYOUT(int3, LAYOUT_INT3, 0)
+
+/* One line for a statement that touches this many bytes. */
+#define BENCH_CALL(operation, what, bytes, flops, call)                \
+    static void bench_##operation(struct bench *b, operation##_op *fn) \
+    {                                                                  \
+        double ns;                                                     \
+        TIME(ns, call);                                                \
+        print_speed(b, 0, what, ns, bytes, flops);                     \
+    }
+
+BENCH_CALL(rmsnorm, "6144", 6144 * 12.0, 6144 * 4.0, fn(b->y, b->x, b->weights, 6144, 1e-5f))
+BENCH_CALL(layernorm, "128", 128 * 16.0, 128 * 7.0, fn(b->y, b->x, b->weights, b->scales, 128, 1e-6f))
+BENCH_CALL(rope, "32 pairs", 64 * 8.0, 64 * 3.0, fn(b->y, b->y + 64, b->cosine, b->sine, 32))
+BENCH_CALL(swiglu, "2048", 2048 * 12.0, 2048.0, fn(b->y, b->x, b->weights, 2048))
+BENCH_CALL(sigmoid, "256", 256 * 8.0, 256.0, fn(b->y, b->x, 256))
+BENCH_CALL(add, "6144", 6144 * 12.0, 6144.0, fn(b->y, b->x, 6144))
+BENCH_CALL(axpy, "6144", 6144 * 12.0, 6144 * 2.0, fn(b->y, 0x1p-30f, b->x, 6144))
+BENCH_CALL(softmax, "2048", 2048 * 8.0, 2048.0, fn(b->y, 2048))
+BENCH_CALL(gather_dot, "2048 rows of 576", 2048 * 576 * 4.0, 2048 * 576 * 2.0, fn(b->y, b->x, b->rows, 2048, 576, 1))
+BENCH_CALL(gather_mix, "2048 rows of 512", 2048 * 512 * 4.0, 2048 * 512 * 2.0, fn(b->y, b->x, b->rows, 2048, 512))
+BENCH_CALL(index_scores, "2048 keys, 32 heads", 2048 * 128 * 4.0, 2048 * 32 * 256.0,
+           fn(b->y, b->x, b->scales, b->rows, 2048, 32, 128, 0.1f))
+BENCH_CALL(select_top, "2048 of 131072", 131072 * 4.0, 131072.0, fn((uint32_t *)(void *)b->y, b->weights, 131072, 2048))
+
+static int run_benchmark(void)
+{
+    struct bench bench = {0};
+    struct rng rng = {seed};
+    size_t n_weights = (size_t)BENCH_OUT * BENCH_IN;
+    bench.weights = malloc(n_weights * sizeof(float));
+    bench.scales = malloc(n_weights / 16 * sizeof(float));
+    bench.x = malloc((size_t)BENCH_ROWS * BENCH_IN * sizeof(float));
+    bench.y = calloc((size_t)BENCH_ROWS * BENCH_OUT, sizeof(float));
+    bench.rows = malloc(BENCH_OUT * sizeof *bench.rows);
+    if (!bench.weights || !bench.scales || !bench.x || !bench.y || !bench.rows) return 1;
+    for (size_t i = 0; i < n_weights; i++) bench.weights[i] = rng_float(&rng);
+    for (size_t i = 0; i < n_weights / 16; i++) bench.scales[i] = 0.01f;
+    for (size_t i = 0; i < (size_t)BENCH_ROWS * BENCH_IN; i++) bench.x[i] = rng_float(&rng);
+    for (size_t i = 0; i < BENCH_OUT; i++) bench.rows[i] = bench.weights + (i * 1021 % BENCH_OUT) * 576;
+    for (size_t i = 0; i < 32; i++) bench.cosine[i] = 0.6f, bench.sine[i] = 0.8f;
+    uint32_t cpu = cpu_mask();
+    struct kern reference;
+    kern_select(&reference, 0);
+#define X(operation, set, need)                             \
+    if ((cpu & (need)) == (need)) {                         \
+        if (strcmp(#set, "ref") != 0) {                     \
+            bench.op = #operation;                          \
+            bench.isa = "ref";                              \
+            bench_##operation(&bench, reference.operation); \
+            bench.isa = #set;                               \
+            bench_##operation(&bench, operation##_##set);   \
+        }                                                   \
+    }
+    KERN_LIST(X)
+#undef X
+    free(bench.rows);
+    free(bench.y);
+    free(bench.x);
+    free(bench.scales);
+    free(bench.weights);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kernel_equals_its_reference),
+        cmocka_unit_test(every_mask_fills_the_table),
+        cmocka_unit_test(wrong_results_are_seen),
+        cmocka_unit_test(stray_accesses_are_seen),
+    };
+    if (argc == 2 && strcmp(argv[1], "--bench") == 0) return run_benchmark();
+    if (argc == 3 && strcmp(argv[1], "--seed") == 0) seed = strtoull(argv[2], NULL, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
