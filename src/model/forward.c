@@ -1,0 +1,308 @@
+#include "model/forward.h"
+
+#include "base/assert.h"
+#include "model/forward_int.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* One line per piece of scratch: where its pointer goes, how many elements, of which size. */
+struct piece {
+    void *pointer;
+    uint64_t count;
+    uint64_t element_bytes;
+};
+
+static bool get_pieces(struct arena *arena, const struct piece *pieces, size_t n, struct err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *memory = arena_get_array(arena, pieces[i].count, pieces[i].element_bytes, err);
+        if (!memory) return err_context(err, "scratch of the forward pass");
+        memcpy(pieces[i].pointer, &memory, sizeof memory);
+    }
+    return true;
+}
+
+#define PIECE(member, count)                             \
+    {                                                    \
+        &f->member, (uint64_t)(count), sizeof *f->member \
+    }
+
+static bool get_row_scratch(struct forward *f, struct err *err)
+{
+    const struct config *c = &f->config;
+    uint64_t rows = f->options.rows_max, routes = rows * c->n_experts_per_token;
+    uint64_t inner = larger(larger(c->dense_inner, c->expert_inner * c->n_shared_experts), c->expert_inner);
+    uint64_t choice = (uint64_t)c->n_experts + c->n_expert_groups; /* the router borrows gate */
+    uint64_t gate = rows * inner > choice ? rows * inner : choice;
+    uint64_t partial = routes < PARTIAL_OUTPUTS_MAX ? routes : PARTIAL_OUTPUTS_MAX;
+    const struct piece pieces[] = {
+        PIECE(kv, rows),
+        PIECE(tokens, rows),
+        PIECE(positions, rows),
+        PIECE(cosine, rows * c->rope_dim / 2),
+        PIECE(sine, rows * c->rope_dim / 2),
+        PIECE(stream, rows * c->hidden),
+        PIECE(normed, rows * c->hidden),
+        PIECE(update, rows * c->hidden),
+        PIECE(q_latent, rows * c->q_rank),
+        PIECE(q, rows * c->n_heads * (c->nope_dim + c->rope_dim)),
+        PIECE(kv_raw, rows * (c->kv_rank + c->rope_dim)),
+        PIECE(context, rows * c->n_heads * c->value_dim),
+        PIECE(index_q, rows * c->index_n_heads * c->index_head_dim),
+        PIECE(index_k, rows * c->index_head_dim),
+        PIECE(index_w, rows * c->index_n_heads),
+        PIECE(selections, rows),
+        PIECE(selection_failed, rows),
+        PIECE(router_scores, rows * c->n_experts),
+        PIECE(routed, routes),
+        PIECE(routed_weights, routes),
+        PIECE(expert_rows, c->n_experts),
+        PIECE(routes, routes),
+        PIECE(wanted, c->n_experts),
+        PIECE(expert_in, rows * c->hidden),
+        PIECE(gate, gate),
+        PIECE(up, rows * inner),
+        PIECE(expert_out, rows * c->hidden),
+        PIECE(shared_out, rows * c->hidden),
+        PIECE(partial, partial * c->hidden),
+        PIECE(final, rows * c->hidden),
+        PIECE(mtp_in, f->spine->has_mtp ? rows * 2 * c->hidden : 0),
+        PIECE(logit_in, (uint64_t)f->options.logit_rows_max * c->hidden),
+        PIECE(logits, (uint64_t)f->options.logit_rows_max * c->vocab),
+        PIECE(logit_row, rows),
+        PIECE(threads, team_threads(f->team)),
+    };
+    if (!get_pieces(&f->arena, pieces, sizeof pieces / sizeof *pieces, err)) return false;
+    for (uint64_t r = 0; r < rows; r++) {
+        f->selections[r].positions = arena_get_array(&f->arena, c->index_topk, sizeof(uint32_t), err);
+        if (!f->selections[r].positions) return err_context(err, "selections of the forward pass");
+    }
+    return true;
+}
+
+static bool get_thread_scratch(struct forward *f, struct err *err)
+{
+    const struct config *c = &f->config;
+    for (unsigned i = 0; i < team_threads(f->team); i++) {
+        struct thread_scratch *t = &f->threads[i];
+        const struct piece pieces[] = {
+            {&t->query, c->kv_rank + c->rope_dim, sizeof *t->query},
+            {&t->mix, c->kv_rank, sizeof *t->mix},
+            {&t->scores, f->options.positions_max, sizeof *t->scores},
+            {&t->rows, f->options.positions_max, sizeof *t->rows},
+            {&t->rope, c->rope_dim, sizeof *t->rope},
+        };
+        if (!get_pieces(&f->arena, pieces, sizeof pieces / sizeof *pieces, err)) return false;
+    }
+    return true;
+}
+
+bool forward_new(struct forward **forward, struct alloc *alloc, const struct config *config, struct weights *weights,
+                 const struct kern *kern, struct team *team, const struct forward_options *options, struct err *err)
+{
+    ASSERT(options->rows_max > 0);
+    ASSERT(options->logit_rows_max > 0);
+    ASSERT(options->positions_max > 0);
+    struct forward *f = alloc_get(alloc, sizeof *f, err);
+    if (!f) return false;
+    f->alloc = alloc;
+    f->config = *config;
+    f->weights = weights;
+    f->spine = weights->spine;
+    f->kern = *kern;
+    f->team = team;
+    f->options = *options;
+    linear_init(&f->linear, kern, team);
+    kv_layout_init(&f->layout, config, f->spine->has_dsa, f->spine->has_mtp, f->spine->mtp_has_indexer);
+    arena_init(&f->arena, alloc, UINT64_MAX);
+    if (!rope_init(&f->rope, &f->arena, config->rope_dim, config->rope_theta, err)) goto fail;
+    if (!get_row_scratch(f, err)) goto fail;
+    if (!get_thread_scratch(f, err)) goto fail;
+    *forward = f;
+    return true;
+fail:
+    forward_free(f);
+    return false;
+}
+
+void forward_free(struct forward *forward)
+{
+    if (!forward) return;
+    arena_fini(&forward->arena);
+    alloc_put(forward->alloc, forward);
+}
+
+const struct kv_layout *forward_kv_layout(const struct forward *forward)
+{
+    return &forward->layout;
+}
+
+void forward_observe(struct forward *forward, const struct forward_observer *observer)
+{
+    forward->observer = observer ? *observer : (struct forward_observer){0};
+}
+
+/* Checks one row and makes room for its state; nothing of the sequence has moved when this fails. */
+static bool admit_row(struct forward *f, size_t r, struct kv *kv, uint32_t token, uint32_t position, struct err *err)
+{
+    if (token >= f->config.vocab)
+        return err_set(err, ERR_USER, "token id %" PRIu32 " is outside the vocabulary of %" PRIu32, token,
+                       f->config.vocab);
+    if (position >= f->options.positions_max)
+        return err_set(err, ERR_USER,
+                       "position %" PRIu32 " does not fit a context of %" PRIu32 " tokens; see --context-length",
+                       position, f->options.positions_max);
+    if (!kv_reserve(kv, position + 1, err)) return false;
+    f->kv[r] = kv;
+    f->tokens[r] = token;
+    f->positions[r] = position;
+    size_t pairs = f->config.rope_dim / 2;
+    rope_angles(&f->rope, position, f->cosine + r * pairs, f->sine + r * pairs);
+    return true;
+}
+
+static void norm_rows(struct forward *f, float *y, const float *x, const float *w)
+{
+    size_t hidden = f->config.hidden;
+    for (size_t r = 0; r < f->n_rows; r++)
+        f->kern.rmsnorm(y + r * hidden, x + r * hidden, w, hidden, f->config.rms_eps);
+}
+
+/* stream = stream + attention(norm(stream)); stream = stream + feed-forward(norm(stream)). */
+static bool run_block(struct forward *f, uint32_t layer, struct err *err)
+{
+    const struct block_weights *block = &f->spine->blocks[layer];
+    size_t n = f->n_rows * f->config.hidden;
+
+    norm_rows(f, f->normed, f->stream, vector_of(block, ROLE_INPUT_NORM));
+    if (!attention_run(f, layer, block, err)) return false;
+    f->kern.add(f->stream, f->update, n);
+
+    norm_rows(f, f->normed, f->stream, vector_of(block, ROLE_POST_NORM));
+    if (f->config.is_sparse[layer]) {
+        if (!experts_run(f, layer, block, err)) return false; /* the only step that may wait for the disk */
+    } else {
+        swiglu_run(f, f->update, &block->role[ROLE_GATE], &block->role[ROLE_UP], &block->role[ROLE_DOWN], f->normed,
+                   f->n_rows);
+    }
+    f->kern.add(f->stream, f->update, n);
+    if (f->observer.hidden) f->observer.hidden(f->observer.context, layer, f->stream, f->n_rows);
+    return true;
+}
+
+/* final = norm(stream); logits for the rows that want them. */
+static void run_head(struct forward *f, const float *norm, size_t n_logit_rows)
+{
+    size_t hidden = f->config.hidden;
+    norm_rows(f, f->final, f->stream, norm);
+    if (n_logit_rows == 0) return;
+    for (size_t r = 0; r < f->n_rows; r++)
+        if (f->logit_row[r] != SIZE_MAX)
+            memcpy(f->logit_in + f->logit_row[r] * hidden, f->final + r * hidden, hidden * sizeof(float));
+    linear_apply(&f->linear, f->logits, &f->spine->head, f->logit_in, n_logit_rows);
+}
+
+static size_t place_logits(struct forward *f, size_t r, bool wants, size_t n_logit_rows)
+{
+    f->logit_row[r] = wants ? n_logit_rows : SIZE_MAX;
+    n_logit_rows += wants;
+    ASSERT(n_logit_rows <= f->options.logit_rows_max);
+    return n_logit_rows;
+}
+
+bool forward_pass(struct forward *forward, const struct forward_row *rows, size_t n_rows, struct err *err)
+{
+    struct forward *f = forward;
+    size_t n_logit_rows = 0;
+    ASSERT(n_rows > 0);
+    ASSERT(n_rows <= f->options.rows_max);
+    f->n_rows = n_rows;
+    for (size_t r = 0; r < n_rows; r++) {
+        ASSERT(rows[r].position >= rows[r].kv->n_rows);
+        if (!admit_row(f, r, rows[r].kv, rows[r].token, rows[r].position, err)) return false;
+        n_logit_rows = place_logits(f, r, rows[r].wants_logits, n_logit_rows);
+    }
+    if (!f->weights->ops->embed(f->weights, f->tokens, n_rows, f->stream, err)) return false;
+    for (uint32_t layer = 0; layer < f->config.n_layers; layer++)
+        if (!run_block(f, layer, err)) return false;
+    run_head(f, f->spine->final_norm.payload, n_logit_rows);
+    for (size_t r = 0; r < n_rows; r++)
+        if (rows[r].kv->n_rows <= rows[r].position) rows[r].kv->n_rows = rows[r].position + 1;
+    return true;
+}
+
+/* stream = eh_proj [ norm(embedding of the next token) ; norm(hidden) ], the embedding half first. The hidden states
+ * are read before anything is written: they may be outputs of the latest pass. */
+static bool join_mtp_inputs(struct forward *f, const struct block_weights *block, const struct forward_mtp_row *rows,
+                            struct err *err)
+{
+    size_t hidden = f->config.hidden;
+    float eps = f->config.rms_eps;
+    for (size_t r = 0; r < f->n_rows; r++)
+        f->kern.rmsnorm(f->mtp_in + (2 * r + 1) * hidden, rows[r].hidden, vector_of(block, ROLE_H_NORM), hidden, eps);
+    if (!f->weights->ops->embed(f->weights, f->tokens, f->n_rows, f->stream, err)) return false;
+    for (size_t r = 0; r < f->n_rows; r++)
+        f->kern.rmsnorm(f->mtp_in + 2 * r * hidden, f->stream + r * hidden, vector_of(block, ROLE_E_NORM), hidden, eps);
+    linear_apply(&f->linear, f->stream, &block->role[ROLE_EH_PROJ], f->mtp_in, f->n_rows);
+    return true;
+}
+
+bool forward_mtp(struct forward *forward, const struct forward_mtp_row *rows, size_t n_rows, struct err *err)
+{
+    struct forward *f = forward;
+    uint32_t layer = f->config.n_layers;
+    const struct block_weights *block = &f->spine->blocks[layer];
+    size_t n_logit_rows = 0;
+    ASSERT(f->spine->has_mtp);
+    ASSERT(n_rows > 0);
+    ASSERT(n_rows <= f->options.rows_max);
+    f->n_rows = n_rows;
+    for (size_t r = 0; r < n_rows; r++) {
+        ASSERT(rows[r].position >= rows[r].kv->n_mtp_rows);
+        if (!admit_row(f, r, rows[r].kv, rows[r].token, rows[r].position, err)) return false;
+        n_logit_rows = place_logits(f, r, rows[r].wants_logits, n_logit_rows);
+    }
+    if (!join_mtp_inputs(f, block, rows, err)) return false;
+    if (!run_block(f, layer, err)) return false;
+    run_head(f, vector_of(block, ROLE_SHARED_HEAD_NORM), n_logit_rows);
+    for (size_t r = 0; r < n_rows; r++)
+        if (rows[r].kv->n_mtp_rows <= rows[r].position) rows[r].kv->n_mtp_rows = rows[r].position + 1;
+    return true;
+}
+
+const float *forward_logits(const struct forward *forward, size_t row)
+{
+    ASSERT(row < forward->n_rows);
+    ASSERT(forward->logit_row[row] != SIZE_MAX);
+    return forward->logits + forward->logit_row[row] * forward->config.vocab;
+}
+
+const float *forward_final(const struct forward *forward, size_t row)
+{
+    ASSERT(row < forward->n_rows);
+    return forward->final + row * forward->config.hidden;
+}
+
+const float *forward_stream(const struct forward *forward, size_t row)
+{
+    ASSERT(row < forward->n_rows);
+    return forward->stream + row * forward->config.hidden;
+}
+
+uint32_t forward_argmax(const float *logits, size_t n)
+{
+    size_t best = 0;
+    float value = -INFINITY;
+    for (size_t i = 0; i < n; i++)
+        if (logits[i] > value) {
+            value = logits[i];
+            best = i;
+        }
+    return (uint32_t)best;
+}
