@@ -1,0 +1,186 @@
+/* Promise P1 for the forward pass: the same bits for any number of threads, any cut of a prompt into passes, any
+ * neighbours in a pass, any kernels, and with the selection forced where it would keep everything. */
+#include "plat/cpu.h"
+#include "support/check.h"
+#include "support/reference.h"
+#include "support/tiny_model.h"
+
+#include <stdlib.h>
+
+#define FIXTURES "tests/fixtures/glm52-tiny/"
+
+static const char *const fixtures[] = {"plain", "indexshare", "freq-oddsize", "bias", "groups", "fp8"};
+static const struct forward_options options = {.rows_max = 128, .logit_rows_max = 128, .positions_max = 256};
+
+struct subject {
+    struct tiny_model model;
+    uint32_t *ids;
+    size_t n;
+    float *want; /* [n][vocab]: one pass, one thread, scalar kernels */
+};
+
+static void feed_alone(struct subject *s, unsigned n_threads, uint32_t cpu, const struct forward_options *with,
+                       size_t chunk, float *out)
+{
+    struct tiny_run run;
+    struct kv kv;
+    tiny_run_init(&run, &s->model, NULL, n_threads, cpu, with);
+    kv_init(&kv, forward_kv_layout(run.forward), &s->model.alloc);
+    tiny_run_feed(&run, &kv, s->ids, s->n, chunk, out);
+    kv_fini(&kv);
+    tiny_run_fini(&run);
+}
+
+static void subject_open(struct subject *s, const char *fixture)
+{
+    char dir[128];
+    struct reference reference;
+    snprintf(dir, sizeof dir, FIXTURES "%s", fixture);
+    tiny_model_open(&s->model, dir);
+    reference_open(&reference, dir);
+    s->ids = reference_ids(&reference, "long", "ids", &s->n);
+    reference_close(&reference);
+    s->want = calloc(s->n * s->model.config.vocab, sizeof *s->want);
+    feed_alone(s, 1, 0, &options, s->n, s->want);
+}
+
+static void subject_close(struct subject *s)
+{
+    free(s->want);
+    free(s->ids);
+    tiny_model_close(&s->model);
+}
+
+static void expect_same(const struct subject *s, const float *got, const char *what, unsigned figure)
+{
+    size_t vocab = s->model.config.vocab;
+    for (size_t i = 0; i < s->n; i++)
+        if (memcmp(got + i * vocab, s->want + i * vocab, vocab * sizeof *got) != 0)
+            fail_msg("other bits at position %zu with %s %u", i, what, figure);
+}
+
+static void threads_chunks_and_kernels_change_no_bit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+        struct subject s;
+        subject_open(&s, fixtures[i]);
+        float *got = calloc(s.n * s.model.config.vocab, sizeof *got);
+        static const unsigned threads[] = {1, 2, 3, 7};
+        static const size_t chunks[] = {96, 1, 7, 17, 64};
+        for (size_t t = 0; t < 4; t++) {
+            feed_alone(&s, threads[t], cpu_mask(), &options, s.n, got);
+            expect_same(&s, got, "threads", threads[t]);
+        }
+        for (size_t c = 0; c < 5; c++) {
+            feed_alone(&s, 2, cpu_mask(), &options, chunks[c], got);
+            expect_same(&s, got, "rows a pass", (unsigned)chunks[c]);
+        }
+        for (uint32_t mask = cpu_mask(); mask; mask &= mask - 1) { /* rule out one instruction set after the other */
+            feed_alone(&s, 2, mask & (mask - 1), &options, 17, got);
+            expect_same(&s, got, "instruction sets", mask & (mask - 1));
+        }
+        free(got);
+        subject_close(&s);
+    }
+}
+
+static void selecting_everything_equals_dense(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+        struct subject s;
+        subject_open(&s, fixtures[i]);
+        float *got = calloc(s.n * s.model.config.vocab, sizeof *got);
+        struct forward_options forced = options;
+        forced.select_always = true;
+        feed_alone(&s, 2, cpu_mask(), &forced, s.n, got);
+        expect_same(&s, got, "forced selection", 1);
+        free(got);
+        subject_close(&s);
+    }
+}
+
+static uint64_t next_random(uint64_t *seed)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *seed >> 33;
+}
+
+/* Several sequences, each at a place of its own in the text, share passes in random portions. */
+static void neighbours_change_no_bit(void **state)
+{
+    (void)state;
+    uint64_t seed = 20261130;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++) {
+        enum { SEQUENCES = 5 };
+        struct subject s;
+        struct tiny_run run;
+        struct kv kv[SEQUENCES];
+        subject_open(&s, fixtures[i]);
+        size_t vocab = s.model.config.vocab, left = SEQUENCES * s.n;
+        tiny_run_init(&run, &s.model, NULL, 3, cpu_mask(), &options);
+        for (size_t k = 0; k < SEQUENCES; k++) kv_init(&kv[k], forward_kv_layout(run.forward), &s.model.alloc);
+        while (left > 0) {
+            struct forward_row rows[128];
+            size_t n_rows = 0;
+            struct err err = {0};
+            for (size_t k = 0; k < SEQUENCES; k++) {
+                size_t take = next_random(&seed) % 12, have = s.n - kv[k].n_rows;
+                if (take > have) take = have;
+                for (size_t r = 0; r < take; r++) {
+                    uint32_t position = kv[k].n_rows + (uint32_t)r;
+                    rows[n_rows++] = (struct forward_row){
+                        .kv = &kv[k], .token = s.ids[position], .position = position, .wants_logits = true};
+                }
+            }
+            if (n_rows == 0) continue;
+            if (!forward_pass(run.forward, rows, n_rows, &err)) fail_msg("%s", err.text);
+            for (size_t r = 0; r < n_rows; r++)
+                if (memcmp(forward_logits(run.forward, r), s.want + rows[r].position * vocab, vocab * sizeof(float)))
+                    fail_msg("%s: other bits at position %u among %zu rows", fixtures[i], rows[r].position, n_rows);
+            left -= n_rows;
+        }
+        for (size_t k = 0; k < SEQUENCES; k++) kv_fini(&kv[k]);
+        tiny_run_fini(&run);
+        subject_close(&s);
+    }
+}
+
+/* A rolled-back sequence goes on as if the rows had never been there. */
+static void truncation_leaves_no_trace(void **state)
+{
+    (void)state;
+    struct subject s;
+    struct tiny_run run;
+    struct kv kv;
+    subject_open(&s, "indexshare");
+    size_t vocab = s.model.config.vocab;
+    float *got = calloc(s.n * vocab, sizeof *got), *ignored = calloc(9 * vocab, sizeof *ignored);
+    uint32_t wrong[9] = {5, 4, 3, 2, 1, 0, 9, 8, 7};
+    tiny_run_init(&run, &s.model, NULL, 2, cpu_mask(), &options);
+    kv_init(&kv, forward_kv_layout(run.forward), &s.model.alloc);
+    for (size_t done = 0; done < s.n; done += 8) {
+        tiny_run_feed(&run, &kv, wrong, 9, 4, ignored);
+        kv_truncate(&kv, (uint32_t)done);
+        tiny_run_feed(&run, &kv, s.ids + done, 8, 8, got + done * vocab);
+    }
+    expect_same(&s, got, "rolled back rows", 9);
+    kv_fini(&kv);
+    tiny_run_fini(&run);
+    free(ignored);
+    free(got);
+    subject_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_chunks_and_kernels_change_no_bit),
+        cmocka_unit_test(selecting_everything_equals_dense),
+        cmocka_unit_test(neighbours_change_no_bit),
+        cmocka_unit_test(truncation_leaves_no_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
