@@ -12,10 +12,13 @@
 
 /* X(ID, name, alias or NULL, operands as the usage line shows them, least and most of them, purpose) in the order of
  * the overview. The purpose is a sentence without its full stop. */
-#define COMMAND_LIST(X)                                                                                            \
+/* clang-format off */
+#define COMMAND_LIST(X) \
+    X(SCORE, score, NULL, "MODEL", 1, 1, "Tell how likely a model finds a text, token by token") \
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \
-    X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options")                                    \
+    X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
     X(VERSION, version, NULL, "", 0, 0, "Print version, build, and the instruction sets that this machine offers")
+/* clang-format on */
 
 enum command_id {
 #define X(id, name, alias, operands, least, most, purpose) COMMAND_##id,

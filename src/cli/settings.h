@@ -25,6 +25,12 @@ struct settings {
     const char *config;
     bool decode;
     unsigned special;
+    const char *ids, *ids_file;
+    uint64_t top;
+    const char *dump_logits, *dump_trace;
+    uint64_t threads, context_length;
+    const char *cpu_mask;
+    double latent_norm_eps;
 
     uint8_t origin[OPTIONS_MAX]; /* enum origin, by row of the option table */
     const char *config_path;     /* the file that was read, or NULL */

@@ -1,0 +1,64 @@
+#include "cli/open_engine.h"
+
+#include "cli/nearest.h"
+#include "plat/cpu.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define IDS_FILE_BYTES_MAX (UINT64_C(64) << 20)
+
+/* Takes one named instruction set out of the mask. */
+static bool rule_out(uint32_t *mask, const char *name, size_t bytes, struct err *err)
+{
+    char word[32];
+    struct nearest nearest = {.word = word};
+    snprintf(word, sizeof word, "%.*s", (int)bytes, name);
+    for (unsigned bit = 0; cpu_feature_name(bit); bit++) {
+        if (strcmp(cpu_feature_name(bit), word) == 0) {
+            *mask &= ~(UINT32_C(1) << bit);
+            return true;
+        }
+        nearest_offer(&nearest, cpu_feature_name(bit));
+    }
+    return err_set(err, ERR_USER, "--cpu-mask: there is no instruction set '%s'; the nearest is '%s'", word,
+                   nearest.best);
+}
+
+static bool cpu_mask_without(uint32_t *mask, const char *names, struct err *err)
+{
+    *mask = UINT32_MAX;
+    while (names && *names) {
+        size_t bytes = strcspn(names, ",");
+        if (!rule_out(mask, names, bytes, err)) return false;
+        names += bytes + (names[bytes] == ',');
+    }
+    return true;
+}
+
+bool open_engine(struct engine **engine, const struct command_context *context, struct err *err)
+{
+    const struct settings *s = context->settings;
+    struct engine_settings settings = engine_settings_default(context->operands[0]);
+    if (s->threads != SETTING_WORD) settings.n_threads = (unsigned)s->threads;
+    settings.context_tokens = (uint32_t)s->context_length;
+    settings.latent_norm_eps = (float)s->latent_norm_eps; /* NAN: as the model says */
+    if (!cpu_mask_without(&settings.cpu_mask, s->cpu_mask, err)) return false;
+    return engine_open(engine, context->alloc, context->fs, &settings, err);
+}
+
+bool open_token_list(struct token_list *list, const struct command_context *context, struct err *err)
+{
+    const struct settings *s = context->settings;
+    *list = (struct token_list){0};
+    if (!s->ids == !s->ids_file) return err_set(err, ERR_USER, "give the tokens with either --ids or --ids-file");
+    if (s->ids) return token_list_parse(list, context->alloc, "--ids", s->ids, err);
+
+    size_t bytes;
+    char *text = file_read_all(context->alloc, context->fs, s->ids_file, IDS_FILE_BYTES_MAX, &bytes, err);
+    if (!text) return false;
+    bool ok = strlen(text) == bytes ? token_list_parse(list, context->alloc, s->ids_file, text, err)
+                                    : err_set(err, ERR_USER, "%s: not a text: it holds a NUL byte", s->ids_file);
+    alloc_put(context->alloc, text);
+    return ok;
+}
