@@ -302,7 +302,6 @@ static void stall(struct reader *r, uint32_t i, int error)
 static void pause_or_fail(struct reader *r, uint32_t i)
 {
     struct request *q = &r->requests[i];
-    r->stats.n_eio++;
     if (q->n_faults == RETRIES_MAX) {
         finish(r, i, EIO);
         return;
@@ -330,6 +329,8 @@ static void settle(struct reader *r, const struct aio_result *result)
     ASSERT(result->result <= (int64_t)q->attempt_bytes);
     r->n_flying--;
     if (is_background(q)) r->n_flying_background--;
+    r->stats.n_eio += result->result == -EIO;
+    r->stats.n_interrupted += result->result == -EINTR || result->result == -EAGAIN;
 
     if (result->result > 0) {
         uint64_t landed = q->attempt_at + (uint64_t)result->result;
@@ -358,7 +359,6 @@ static void settle(struct reader *r, const struct aio_result *result)
     } else if (result->result == 0) {
         finish(r, result->op, ENODATA);
     } else if (result->result == -EINTR || result->result == -EAGAIN) {
-        r->stats.n_interrupted++;
         stall(r, result->op, (int)-result->result);
     } else if (result->result == -EIO) {
         pause_or_fail(r, result->op);

@@ -4,49 +4,52 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-struct piece {
-    const struct tensor *tensor;
-    uint64_t *at; /* to be filled: where the tensor lands */
-};
-
 static int by_place(const void *a, const void *b)
 {
-    const struct tensor *x = ((const struct piece *)a)->tensor, *y = ((const struct piece *)b)->tensor;
+    const struct tensor *x = ((const struct extent_item *)a)->tensor, *y = ((const struct extent_item *)b)->tensor;
     if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-bool extents_find(struct extents *out, const struct weight_source parts[EXPERT_PARTS], struct err *err)
+uint32_t extents_place(struct extent_item *items, uint32_t n, struct extent_run *runs)
 {
-    struct piece pieces[EXTENT_RUNS_MAX];
-    uint32_t n = 0;
-    *out = (struct extents){0};
-    for (int part = 0; part < EXPERT_PARTS; part++) {
-        const struct tensor *scales = parts[part].scales;
-        pieces[n++] = (struct piece){parts[part].payload, &out->payload_at[part]};
-        if (!scales) continue;
-        if (scales->offset % sizeof(float) != 0)
-            return err_set(err, ERR_DATA, "%s: at offset %" PRIu64 ", where four-byte numbers are not aligned",
-                           scales->name, scales->offset);
-        pieces[n++] = (struct piece){scales, &out->scales_at[part]};
-    }
-    qsort(pieces, n, sizeof *pieces, by_place);
-
     struct extent_run *run = NULL;
+    uint32_t n_runs = 0;
+    qsort(items, n, sizeof *items, by_place);
     for (uint32_t i = 0; i < n; i++) {
-        const struct tensor *t = pieces[i].tensor;
+        const struct tensor *t = items[i].tensor;
         uint64_t end = t->offset + t->bytes;
         if (!run || run->shard != t->shard || t->offset > run->offset + run->bytes) {
             uint64_t at = run ? run->at + run->bytes : 0;
-            run = &out->runs[out->n_runs++];
+            run = &runs[n_runs++];
             *run = (struct extent_run){.shard = t->shard, .offset = round_down(t->offset, EXTENT_PAGE), .at = at};
         }
         if (end > run->offset + run->bytes_needed) run->bytes_needed = end - run->offset;
         run->bytes = round_up(run->bytes_needed, EXTENT_PAGE);
-        *pieces[i].at = run->at + (t->offset - run->offset);
-        out->weight_bytes += t->bytes;
+        *items[i].at = run->at + (t->offset - run->offset);
     }
-    out->slot_bytes = run->at + run->bytes;
+    return n_runs;
+}
+
+bool extents_find(struct extents *out, const struct weight_source parts[EXPERT_PARTS], struct err *err)
+{
+    struct extent_item items[EXTENT_RUNS_MAX];
+    uint32_t n = 0;
+    *out = (struct extents){0};
+    for (int part = 0; part < EXPERT_PARTS; part++) {
+        const struct tensor *payload = parts[part].payload, *scales = parts[part].scales;
+        items[n++] = (struct extent_item){payload, &out->payload_at[part]};
+        out->weight_bytes += payload->bytes;
+        if (!scales) continue;
+        if (scales->offset % sizeof(float) != 0)
+            return err_set(err, ERR_DATA, "%s: at offset %" PRIu64 ", where four-byte numbers are not aligned",
+                           scales->name, scales->offset);
+        items[n++] = (struct extent_item){scales, &out->scales_at[part]};
+        out->weight_bytes += scales->bytes;
+    }
+    out->n_runs = extents_place(items, n, out->runs);
+    const struct extent_run *last = &out->runs[out->n_runs - 1];
+    out->slot_bytes = last->at + last->bytes;
     return true;
 }
 

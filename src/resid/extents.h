@@ -23,6 +23,15 @@ struct extent_run {
     uint64_t at;            /* in the slot */
 };
 
+/* A tensor to be placed, and where to write its place. */
+struct extent_item {
+    const struct tensor *tensor;
+    uint64_t *at;
+};
+
+/* Sorts the items, forms runs [n] and fills every item's place. Returns how many runs there are. */
+uint32_t extents_place(struct extent_item *items, uint32_t n, struct extent_run *runs);
+
 struct extents {
     struct extent_run runs[EXTENT_RUNS_MAX];
     uint32_t n_runs;

@@ -25,7 +25,7 @@
 
 #include "base/assert.h"
 #include "plat/pages.h"
-#include <float.h>
+#include "resid/sane.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -53,7 +53,6 @@ struct slots {
     uint32_t class_first[SLOT_CLASSES_MAX + 1];
     uint32_t *slot_of; /* [n_keys] */
     uint32_t n_keys;
-    uint32_t *files;      /* [n_shards] the reader's id of each shard */
     uint32_t *candidates; /* [2 * n_slots] scratch of choose_victim: slots, then their keys */
     unsigned char *memory;
     uint64_t memory_bytes;
@@ -97,15 +96,6 @@ static void place_slots(struct slots *s)
     s->class_first[s->classes.n] = i;
 }
 
-static bool add_shards(struct slots *s, struct err *err)
-{
-    const struct catalogue *catalogue = s->with.inventory->catalogue;
-    for (uint32_t i = 0; i < catalogue->n_shards; i++)
-        if (!reader_add_file(s->with.reader, &catalogue->shards[i].file, s->with.direct, &s->files[i], err))
-            return false;
-    return true;
-}
-
 static uint32_t pieces_max_of(const struct slots *s)
 {
     uint32_t most = 1;
@@ -142,9 +132,6 @@ bool slots_new(struct slots **out, struct alloc *alloc, const struct slots_setti
     s->slot_of = alloc_get_array(alloc, s->n_keys, sizeof *s->slot_of, err);
     if (!s->slot_of) goto fail;
     for (uint32_t key = 0; key < s->n_keys; key++) s->slot_of[key] = NO_SLOT;
-    s->files = alloc_get_array(alloc, inventory->catalogue->n_shards, sizeof *s->files, err);
-    if (!s->files) goto fail;
-    if (!add_shards(s, err)) goto fail;
     if (!map_memory(s, err)) goto fail;
     place_slots(s);
     s->is_lent = settings->lends_memory && reader_lend_memory(settings->reader, s->memory, s->memory_bytes, NULL);
@@ -194,7 +181,6 @@ void slots_free(struct slots *s)
     while (s->stats.n_draining > 0) (void)slots_poll(s, true, &key, NULL);
     if (s->is_lent) reader_withdraw_memory(s->with.reader);
     pages_put(s->alloc, s->memory, s->memory_bytes);
-    alloc_put(s->alloc, s->files);
     alloc_put(s->alloc, s->slot_of);
     alloc_put(s->alloc, s->candidates);
     alloc_put(s->alloc, s->slots);
@@ -247,7 +233,7 @@ static void submit_run(struct slots *s, struct slot *slot, const struct extent_r
     for (uint64_t at = 0; at < run->bytes; at += piece) {
         uint64_t bytes = run->bytes - at < piece ? run->bytes - at : piece;
         uint64_t needed = run->bytes_needed > at ? run->bytes_needed - at : 0;
-        struct read_request ask = {.file = s->files[run->shard],
+        struct read_request ask = {.file = s->with.files[run->shard],
                                    .priority = priority,
                                    .offset = run->offset + at,
                                    .bytes = bytes,
@@ -390,30 +376,19 @@ void slots_drop_hints(struct slots *s, uint32_t layer, const uint32_t *keys, siz
     }
 }
 
-/* One pass without branches over what is sane; the place of the first bad scale is looked for only when there is one.
- */
-static bool scales_are_sane(const float *scales, uint64_t n)
-{
-    int bad = 0;
-    for (uint64_t i = 0; i < n; i++) bad |= !(scales[i] > 0.0f) | !(scales[i] <= FLT_MAX);
-    return !bad;
-}
-
 static bool check_scales(const struct slots *s, const struct slot *slot, struct err *err)
 {
     struct extents x;
     const struct weight_source *parts = sources_of(s, slot->key);
     extents_of(s, slot->key, &x);
     for (int part = 0; part < EXPERT_PARTS; part++) {
-        if (!parts[part].scales) continue;
-        const float *scales = (const float *)(const void *)(slot->memory + x.scales_at[part]);
-        uint64_t n = parts[part].scales->bytes / sizeof *scales, i = 0;
-        if (scales_are_sane(scales, n)) continue;
-        while (scales_are_sane(scales + i, 1)) i++;
         const struct tensor *t = parts[part].scales;
+        const float *scales = (const float *)(const void *)(slot->memory + x.scales_at[part]);
+        uint64_t bad;
+        if (!t || floats_are_sane(scales, t->bytes / sizeof *scales, true, &bad)) continue;
         return err_set(err, ERR_DATA,
                        "%s: %s: scale %" PRIu64 " is %g, a scale is finite and above zero; the file is damaged",
-                       s->with.inventory->catalogue->shards[t->shard].file.path, t->name, i, (double)scales[i]);
+                       s->with.inventory->catalogue->shards[t->shard].file.path, t->name, bad, (double)scales[bad]);
     }
     return true;
 }
@@ -424,7 +399,7 @@ static const char *tensor_at(const struct slots *s, uint32_t key, const struct r
     const struct weight_source *parts = sources_of(s, key);
     for (int i = 0; i < EXTENT_RUNS_MAX; i++) {
         const struct tensor *t = i % 2 ? parts[i / 2].scales : parts[i / 2].payload;
-        if (!t || s->files[t->shard] != done->file) continue;
+        if (!t || s->with.files[t->shard] != done->file) continue;
         if (t->offset < done->offset + done->bytes_needed && done->offset + done->bytes < t->offset + t->bytes)
             return t->name;
     }

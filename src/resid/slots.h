@@ -18,9 +18,9 @@ struct slots_settings {
     uint32_t n_slots[SLOT_CLASSES_MAX];
     struct reader *reader; /* used by nobody else: what it finishes belongs to the slots */
     struct policy *policy;
-    enum reader_direct direct;
-    bool lends_memory;    /* let the device prepare all slots at once: they are in memory from then on */
-    uint64_t piece_bytes; /* longer runs are read in pieces of this size; a multiple of EXTENT_PAGE; 0: whole */
+    const uint32_t *files; /* [n_shards] the reader's id of each shard; outlives the slots */
+    bool lends_memory;     /* let the device prepare all slots at once: they are in memory from then on */
+    uint64_t piece_bytes;  /* longer runs are read in pieces of this size; a multiple of EXTENT_PAGE; 0: whole */
 };
 
 struct slots_stats {

@@ -1,6 +1,7 @@
 /* Extents and slots, one contract at a time; tests/sim runs them all at once. */
 #include "resid/slots.h"
 #include "support/check.h"
+#include "resid/shard_files.h"
 #include "support/toy_experts.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@ struct bench {
     struct reader *reader;
     struct policy *policy;
     struct slots *slots;
+    uint32_t *files;
 };
 
 static bool bench_try(struct bench *b, uint32_t n_small, uint32_t n_large, struct err *err)
@@ -27,7 +29,10 @@ static bool bench_try(struct bench *b, uint32_t n_small, uint32_t n_large, struc
     if (!aio_sim_new(&aio, &b->alloc, 4, &b->device, &b->time, err)) return false;
     if (!reader_new(&b->reader, &b->alloc, aio, clock_simulated(&b->time), &settings, err)) return false;
     if (!policy_new(&b->policy, &b->alloc, "lru", &shape, err)) return false;
-    struct slots_settings with = {.inventory = &toy.inventory,
+    b->files = shard_files_add(&b->alloc, b->reader, &toy.catalogue, READER_BUFFERED, err);
+    if (!b->files) return false;
+    struct slots_settings with = {.files = b->files,
+                                  .inventory = &toy.inventory,
                                   .classes = &b->classes,
                                   .n_slots = {n_small, n_large},
                                   .reader = b->reader,
@@ -41,6 +46,7 @@ static void bench_fini(struct bench *b)
     slots_free(b->slots);
     policy_free(b->policy);
     reader_free(b->reader);
+    alloc_put(&b->alloc, b->files);
     assert_int_equal(b->alloc.live, 0);
     assert_int_equal(b->alloc.live_bytes, 0);
 }
