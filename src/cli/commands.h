@@ -14,6 +14,7 @@
  * the overview. The purpose is a sentence without its full stop. */
 /* clang-format off */
 #define COMMAND_LIST(X) \
+    X(GENERATE, generate, "gen", "MODEL", 1, 1, "Continue a prompt") \
     X(SCORE, score, NULL, "MODEL", 1, 1, "Tell how likely a model finds a text, token by token") \
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \
     X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \

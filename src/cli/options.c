@@ -49,19 +49,24 @@
 #define ON_ALL OPTIONS_OF_ALL
 
 /* In the order of the help: a command's own options first, those that many share last. */
-#define ON_MODEL_RUN ON(SCORE) /* commands that open a model and run it */
+#define ON_MODEL_RUN (ON(GENERATE) | ON(SCORE)) /* commands that open a model and run it */
 
 static const struct option options[] = {
     FLAG("decode", decode, ON(TOKENIZE), "read token ids and print their text"),
     CHOICE("special", special, "all", ON(TOKENIZE),
            "all: markers in text become tokens, special tokens are printed; none: neither", "none", "all"),
-    TEXT("ids", ids, "LIST", NULL, ON(SCORE), "token ids, such as \"1 2 3\" or 1,2,3"),
-    TEXT("ids-file", ids_file, "FILE", NULL, ON(SCORE), "read the token ids from FILE"),
+    TEXT("ids", ids, "LIST", NULL, ON_MODEL_RUN, "token ids, such as \"1 2 3\" or 1,2,3"),
+    TEXT("ids-file", ids_file, "FILE", NULL, ON_MODEL_RUN, "read the token ids from FILE"),
     COUNT("top", top, "N", 0, 1000, "0", ON(SCORE), "list the N likeliest tokens of each position"),
     TEXT("dump-logits", dump_logits, "FILE", NULL, ON(SCORE),
          "write the logits behind each token to FILE: rows of little-endian float32"),
     TEXT("dump-trace", dump_trace, "FILE", NULL, ON(SCORE),
          "write hidden-state hash, experts and selected positions of each layer to FILE, as JSON lines"),
+    COUNT("max-tokens", max_tokens, "N", 1, 1 << 20, "128", ON(GENERATE), "tokens to generate at most"),
+    NUMBER("temperature", temperature, 0, 2, "model", ON(GENERATE),
+           "0 takes the likeliest token, more is more varied; model: what generation_config.json says"),
+    COUNT("seed", seed, "N", 0, INT64_MAX, "random", ON(GENERATE), "the same seed gives the same text"),
+    FLAG("ignore-eos", ignore_eos, ON(GENERATE), "go on past the end of the answer, up to --max-tokens"),
     NUMBER("latent-norm-eps", latent_norm_eps, 0, 1, "model", ON_MODEL_RUN,
            "epsilon of the norms inside attention; model: what config.json says"),
     COUNT("context-length", context_length, "N", 1, 1 << 20, "4096", ON_MODEL_RUN, "tokens per sequence to plan for"),
@@ -69,7 +74,7 @@ static const struct option options[] = {
           "threads that compute; auto: the physical cores this process may use"),
     TEXT("cpu-mask", cpu_mask, "LIST", NULL, ON_MODEL_RUN,
          "instruction sets not to use, such as avx512,avx2 (see weir version)"),
-    FLAG("json", json, ON(SCORE) | ON(TOKENIZE) | ON(VERSION), "print one JSON object instead of text"),
+    FLAG("json", json, ON_MODEL_RUN | ON(TOKENIZE) | ON(VERSION), "print one JSON object instead of text"),
     TEXT("config", config, "FILE", NULL, ON_ALL,
          "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),
 };

@@ -26,7 +26,9 @@ struct settings {
     bool decode;
     unsigned special;
     const char *ids, *ids_file;
-    uint64_t top;
+    uint64_t top, max_tokens, seed;
+    double temperature;
+    bool ignore_eos;
     const char *dump_logits, *dump_trace;
     uint64_t threads, context_length;
     const char *cpu_mask;
