@@ -132,6 +132,7 @@ static bool finish_held(struct utf8_stream *stream, struct buf *out, const char 
 bool utf8_stream_add(struct utf8_stream *stream, struct buf *out, const char *text, size_t bytes, struct err *err)
 {
     size_t at = 0;
+    if (bytes == 0) return true;
     if (stream->n_held && !finish_held(stream, out, text, bytes, &at, err)) return false;
     size_t start = at; /* of the valid bytes that are not yet in `out` */
     while (at < bytes) {
