@@ -117,8 +117,9 @@ static bool load(struct resident *r, const struct weight_source *source, struct 
     case FORMAT_FP8_BLOCK: {
         const float *scales;
         if (!load_scales(r, source->scales, &scales, err) || !load_float(r, source, out, err)) return false;
-        scale_blocks((float *)out->payload, out->rows, out->columns, scales);
-        return true;
+        float *values = (float *)out->payload; /* still ours alone */
+        scale_blocks(values, out->rows, out->columns, scales);
+        return check_finite(r, source->payload, values, (uint64_t)out->rows * out->columns, 0, err);
     }
     case FORMAT_INT8_ROW:
     case FORMAT_INT4_ROW:
