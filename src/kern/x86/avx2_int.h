@@ -155,31 +155,47 @@ INLINE struct lanes lanes_of_last(const float *x, size_t count)
     return lanes_load(values);
 }
 
-/* Adds the terms of columns begin .. end-1 of four rows to their lanes. begin is a multiple of 16. */
-INLINE void lanes_dot4(enum layout layout, struct lanes sums[4], const unsigned char *const rows[4], const float *x,
-                       size_t begin, size_t end)
+/* Columns column .. column + count - 1, where a count below 16 means the last ones. */
+INLINE struct lanes lanes_of_columns(enum layout layout, const unsigned char *row, size_t column, size_t count)
 {
-    const unsigned char *r0 = rows[0], *r1 = rows[1], *r2 = rows[2], *r3 = rows[3];
-    struct lanes s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
+    if (count < KERN_LANES) return lanes_of_last_weights(layout, row, column, count);
+    return lanes_of_weights(layout, row, column);
+}
+
+INLINE struct lanes lanes_of_inputs(const float *x, size_t count)
+{
+    return count < KERN_LANES ? lanes_of_last(x, count) : lanes_load(x);
+}
+
+/* Four dot products that share operands: 4 weight rows by 1 input row, or 2 by 2. Product k is of weight row k / n_x
+ * and input row k % n_x. A weight is unpacked where its first product needs it, which keeps it in a register. */
+INLINE void lanes_step4(enum layout layout, struct lanes sums[4], const unsigned char *const w[4],
+                        const float *const x[2], size_t n_x, size_t c, size_t count)
+{
+    struct lanes first = lanes_of_inputs(x[0] + c, count), second = first;
+    if (n_x == 2) second = lanes_of_inputs(x[1] + c, count);
+    struct lanes weights = lanes_of_columns(layout, w[0], c, count);
+    sums[0] = lanes_fma(weights, first, sums[0]);
+    if (n_x == 1) weights = lanes_of_columns(layout, w[1], c, count);
+    sums[1] = lanes_fma(weights, second, sums[1]);
+    weights = lanes_of_columns(layout, w[n_x == 1 ? 2 : 1], c, count);
+    sums[2] = lanes_fma(weights, first, sums[2]);
+    if (n_x == 1) weights = lanes_of_columns(layout, w[3], c, count);
+    sums[3] = lanes_fma(weights, second, sums[3]);
+}
+
+/* Adds columns begin .. end-1 to the lanes of the four. begin is a multiple of 16; n_x a constant. */
+INLINE void lanes_dot4(enum layout layout, struct lanes sums[4], const unsigned char *const w[4],
+                       const float *const x[2], size_t n_x, size_t begin, size_t end)
+{
+    struct lanes s[4] = {sums[0], sums[1], sums[2], sums[3]};
     size_t c = begin;
-    for (; c + KERN_LANES <= end; c += KERN_LANES) {
-        struct lanes input = lanes_load(x + c);
-        s0 = lanes_fma(lanes_of_weights(layout, r0, c), input, s0);
-        s1 = lanes_fma(lanes_of_weights(layout, r1, c), input, s1);
-        s2 = lanes_fma(lanes_of_weights(layout, r2, c), input, s2);
-        s3 = lanes_fma(lanes_of_weights(layout, r3, c), input, s3);
-    }
-    if (c < end) {
-        struct lanes input = lanes_of_last(x + c, end - c);
-        s0 = lanes_fma(lanes_of_last_weights(layout, r0, c, end - c), input, s0);
-        s1 = lanes_fma(lanes_of_last_weights(layout, r1, c, end - c), input, s1);
-        s2 = lanes_fma(lanes_of_last_weights(layout, r2, c, end - c), input, s2);
-        s3 = lanes_fma(lanes_of_last_weights(layout, r3, c, end - c), input, s3);
-    }
-    sums[0] = s0;
-    sums[1] = s1;
-    sums[2] = s2;
-    sums[3] = s3;
+    for (; c + KERN_LANES <= end; c += KERN_LANES) lanes_step4(layout, s, w, x, n_x, c, KERN_LANES);
+    if (c < end) lanes_step4(layout, s, w, x, n_x, c, end - c);
+    sums[0] = s[0];
+    sums[1] = s[1];
+    sums[2] = s[2];
+    sums[3] = s[3];
 }
 
 /* The steps of exp_canonical, in its order. */

@@ -13,7 +13,8 @@ INLINE void rows_at(const float *const *rows, size_t t, size_t n_rows, const uns
 INLINE __m128 dot4(const unsigned char *const four[4], const float *q, size_t dim)
 {
     struct lanes sums[4] = {lanes_zero(), lanes_zero(), lanes_zero(), lanes_zero()};
-    lanes_dot4(LAYOUT_F32, sums, four, q, 0, dim);
+    const float *const inputs[2] = {q, q};
+    lanes_dot4(LAYOUT_F32, sums, four, inputs, 1, 0, dim);
     return lanes_fold4(sums);
 }
 

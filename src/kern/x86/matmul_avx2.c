@@ -1,71 +1,72 @@
 #include "kern/list_int.h"
 #include "kern/x86/avx2_int.h"
 
-/* One row of inputs streams the weights: four outputs at a time, unpacked in registers and used at once. Many rows
- * unpack a panel of four outputs into the first cache level and use it for up to TILE_ROWS rows. Per output and row
+/* Few rows of inputs stream the weights: four products at a time, unpacked in registers and used at once. Many rows
+ * unpack a panel of eight outputs into the first cache level and use it for up to TILE_ROWS rows. Per output and row
  * both add the same terms to the same lanes in the same order. */
 enum {
-    TILE_OUT = 4,
+    FEW_ROWS = 2,
+    QUAD = 4,       /* outputs of a block */
+    BLOCK_ROWS = 3, /* 4 x 3 sums of eight lanes, three weights' worth of loads and one input fill the registers */
+    TILE_OUT = 2 * QUAD,
     TILE_ROWS = 24,
-    BLOCK_ROWS = 3,      /* 4 x 3 sums of eight lanes, four weights and one input fill the sixteen registers */
-    PANEL_COLUMNS = 768, /* a multiple of every group */
+    PANEL_COLUMNS = 512,
 };
 
 struct operands {
+    float *y;
     const unsigned char *w;
     const float *scales, *x;
-    size_t row_bytes, row_scales, x_stride, n_out, n_in, group;
+    size_t y_stride, x_stride, row_bytes, row_scales, n_out, n_in, group;
 };
 
-/* Four outputs beginning at o; where fewer are left the last is repeated, and not stored. */
-INLINE void rows_at(const struct operands *m, size_t o, const unsigned char *rows[4], const float *scales[4])
+/* The row of an output, the last one for those beyond it: they are computed, and not stored. */
+INLINE size_t clamp(size_t o, size_t n_out)
 {
-    for (size_t k = 0; k < 4; k++) {
-        size_t row = o + k < m->n_out ? o + k : m->n_out - 1;
-        rows[k] = m->w + row * m->row_bytes;
-        scales[k] = m->scales ? m->scales + row * m->row_scales : NULL;
-    }
+    return o < n_out ? o : n_out - 1;
 }
 
-INLINE void store_four(float *y, __m128 sums, size_t count)
+INLINE float row_scale(enum layout layout, const struct operands *m, size_t o)
 {
-    float values[4];
-    _mm_storeu_ps(values, sums);
-    memcpy(y, values, (count < 4 ? count : 4) * sizeof *y);
+    return layout == LAYOUT_F32 || m->group ? 1 : m->scales[o]; /* 1: there is none, or it is in the sum already */
 }
 
-INLINE __m128 scale_four(enum layout layout, __m128 sums, const float *const scales[4], size_t group)
+/* Sums of n_x rows by 4 / n_x outputs, in the order of lanes_dot4. */
+INLINE void few_grouped(enum layout layout, struct lanes totals[4], const unsigned char *const w[4],
+                        const float *const scales[4], const float *const x[2], size_t n_x, const struct operands *m)
 {
-    if (layout == LAYOUT_F32 || group) return sums;
-    return _mm_mul_ps(sums, _mm_setr_ps(*scales[0], *scales[1], *scales[2], *scales[3]));
-}
-
-INLINE void dot4_grouped(enum layout layout, struct lanes totals[4], const unsigned char *const rows[4],
-                         const float *const scales[4], const float *x, size_t n_in, size_t group)
-{
-    for (size_t g = 0, begin = 0; begin < n_in; g++, begin += group) {
+    for (size_t g = 0, begin = 0; begin < m->n_in; g++, begin += m->group) {
         struct lanes sums[4] = {lanes_zero(), lanes_zero(), lanes_zero(), lanes_zero()};
-        size_t end = begin + group < n_in ? begin + group : n_in;
-        lanes_dot4(layout, sums, rows, x, begin, end);
+        size_t end = begin + m->group < m->n_in ? begin + m->group : m->n_in;
+        lanes_dot4(layout, sums, w, x, n_x, begin, end);
         totals[0] = lanes_fma1(sums[0], _mm256_broadcast_ss(scales[0] + g), totals[0]);
-        totals[1] = lanes_fma1(sums[1], _mm256_broadcast_ss(scales[1] + g), totals[1]);
-        totals[2] = lanes_fma1(sums[2], _mm256_broadcast_ss(scales[2] + g), totals[2]);
-        totals[3] = lanes_fma1(sums[3], _mm256_broadcast_ss(scales[3] + g), totals[3]);
+        totals[1] = lanes_fma1(sums[1], _mm256_broadcast_ss(scales[1 / n_x] + g), totals[1]);
+        totals[2] = lanes_fma1(sums[2], _mm256_broadcast_ss(scales[2 / n_x] + g), totals[2]);
+        totals[3] = lanes_fma1(sums[3], _mm256_broadcast_ss(scales[3 / n_x] + g), totals[3]);
     }
 }
 
-INLINE void one_row(enum layout layout, float *y, const struct operands *m, const float *x, size_t group)
+/* Rows row .. row + n_x - 1, where n_x is a constant, 1 or 2. */
+INLINE void few_rows(enum layout layout, const struct operands *m, size_t row, size_t n_x)
 {
-    for (size_t o = 0; o < m->n_out; o += 4) {
-        const unsigned char *rows[4];
-        const float *scales[4];
+    const float *x[2] = {m->x + row * m->x_stride, m->x + (row + n_x - 1) * m->x_stride};
+    for (size_t o = 0; o < m->n_out; o += 4 / n_x) {
+        const unsigned char *w[4];
+        const float *scales[4] = {NULL};
         struct lanes sums[4] = {lanes_zero(), lanes_zero(), lanes_zero(), lanes_zero()};
-        rows_at(m, o, rows, scales);
-        if (group)
-            dot4_grouped(layout, sums, rows, scales, x, m->n_in, group);
+        float values[4];
+        for (size_t k = 0; k < 4 / n_x; k++) {
+            w[k] = m->w + clamp(o + k, m->n_out) * m->row_bytes;
+            if (m->group) scales[k] = m->scales + clamp(o + k, m->n_out) * m->row_scales;
+        }
+        if (m->group)
+            few_grouped(layout, sums, w, scales, x, n_x, m);
         else
-            lanes_dot4(layout, sums, rows, x, 0, m->n_in);
-        store_four(y + o, scale_four(layout, lanes_fold4(sums), scales, group), m->n_out - o);
+            lanes_dot4(layout, sums, w, x, n_x, 0, m->n_in);
+        _mm_storeu_ps(values, lanes_fold4(sums));
+        for (size_t k = 0; k < 4; k++)
+            if (o + k / n_x < m->n_out)
+                m->y[(row + k % n_x) * m->y_stride + o + k / n_x] = values[k] * row_scale(layout, m, o + k / n_x);
     }
 }
 
@@ -74,123 +75,124 @@ struct tile {
     _Alignas(32) float panel[TILE_OUT][PANEL_COLUMNS]; /* weights as integers in f32 */
 };
 
-/* Adds columns begin .. end-1 of the panel to the sums of `n` rows (1 to 3) by way of eight lanes at a time. With
+#define EACH_OUT(M, r) M(r, 0) M(r, 1) M(r, 2) M(r, 3)
+
+/* Adds columns begin .. end-1 of the panel to eight lanes, from `half` on, of `n` rows (1 to 3) by four outputs. With
  * factors the columns are one group, summed on its own and then folded in. x is the first row's panel columns. */
-INLINE void block(struct tile *tile, size_t row, size_t n, const float *x, size_t x_stride, size_t begin, size_t end,
-                  const float *factors)
+INLINE void block(struct tile *tile, size_t row, size_t n, size_t out, const float *x, size_t x_stride, size_t half,
+                  size_t begin, size_t end, const float *factors)
 {
+    float *sums = &tile->sums[row][out][half];
+    const float *panel = tile->panel[out];
     const float *x0 = x, *x1 = n > 1 ? x + x_stride : x, *x2 = n > 2 ? x + 2 * x_stride : x;
-    for (size_t half = 0; half < KERN_LANES; half += 8) {
-        __m256 s[BLOCK_ROWS][TILE_OUT];
-        for (size_t r = 0; r < BLOCK_ROWS; r++)
-            for (size_t k = 0; k < TILE_OUT; k++)
-                s[r][k] = factors || r >= n ? _mm256_setzero_ps() : _mm256_load_ps(&tile->sums[row + r][k][half]);
-        __m256 s00 = s[0][0], s01 = s[0][1], s02 = s[0][2], s03 = s[0][3];
-        __m256 s10 = s[1][0], s11 = s[1][1], s12 = s[1][2], s13 = s[1][3];
-        __m256 s20 = s[2][0], s21 = s[2][1], s22 = s[2][2], s23 = s[2][3];
-        for (size_t c = begin + half; c < end; c += KERN_LANES) {
-            __m256 w0 = _mm256_load_ps(&tile->panel[0][c]), w1 = _mm256_load_ps(&tile->panel[1][c]);
-            __m256 w2 = _mm256_load_ps(&tile->panel[2][c]), w3 = _mm256_load_ps(&tile->panel[3][c]);
-            __m256 input = _mm256_loadu_ps(x0 + c);
-            s00 = _mm256_fmadd_ps(w0, input, s00);
-            s01 = _mm256_fmadd_ps(w1, input, s01);
-            s02 = _mm256_fmadd_ps(w2, input, s02);
-            s03 = _mm256_fmadd_ps(w3, input, s03);
-            if (n > 1) {
-                input = _mm256_loadu_ps(x1 + c);
-                s10 = _mm256_fmadd_ps(w0, input, s10);
-                s11 = _mm256_fmadd_ps(w1, input, s11);
-                s12 = _mm256_fmadd_ps(w2, input, s12);
-                s13 = _mm256_fmadd_ps(w3, input, s13);
-            }
-            if (n > 2) {
-                input = _mm256_loadu_ps(x2 + c);
-                s20 = _mm256_fmadd_ps(w0, input, s20);
-                s21 = _mm256_fmadd_ps(w1, input, s21);
-                s22 = _mm256_fmadd_ps(w2, input, s22);
-                s23 = _mm256_fmadd_ps(w3, input, s23);
-            }
-        }
-        s[0][0] = s00, s[0][1] = s01, s[0][2] = s02, s[0][3] = s03;
-        s[1][0] = s10, s[1][1] = s11, s[1][2] = s12, s[1][3] = s13;
-        s[2][0] = s20, s[2][1] = s21, s[2][2] = s22, s[2][3] = s23;
-        for (size_t r = 0; r < n; r++) {
-            for (size_t k = 0; k < TILE_OUT; k++) {
-                float *sum = &tile->sums[row + r][k][half];
-                __m256 total = s[r][k];
-                if (factors) total = _mm256_fmadd_ps(total, _mm256_set1_ps(factors[k]), _mm256_load_ps(sum));
-                _mm256_store_ps(sum, total);
+#define SUM(r, k) (sums + ((r)*TILE_OUT + (k)) * KERN_LANES)
+#define BEGIN(r, k) __m256 s##r##k = factors || r >= n ? _mm256_setzero_ps() : _mm256_load_ps(SUM(r, k));
+    EACH_OUT(BEGIN, 0)
+    EACH_OUT(BEGIN, 1)
+    EACH_OUT(BEGIN, 2)
+#undef BEGIN
+    for (size_t c = begin + half; c < end; c += KERN_LANES) {
+        __m256 input0 = _mm256_loadu_ps(x0 + c), input1 = input0, input2 = input0;
+        if (n > 1) input1 = _mm256_loadu_ps(x1 + c);
+        if (n > 2) input2 = _mm256_loadu_ps(x2 + c);
+#define OUT(k)                                                         \
+    {                                                                  \
+        __m256 weight = _mm256_load_ps(panel + (k)*PANEL_COLUMNS + c); \
+        s0##k = _mm256_fmadd_ps(weight, input0, s0##k);                \
+        if (n > 1) s1##k = _mm256_fmadd_ps(weight, input1, s1##k);     \
+        if (n > 2) s2##k = _mm256_fmadd_ps(weight, input2, s2##k);     \
+    }
+        OUT(0)
+        OUT(1)
+        OUT(2)
+        OUT(3)
+#undef OUT
+    }
+#define END(r, k)                                                                                              \
+    if (r < n) {                                                                                               \
+        if (factors)                                                                                           \
+            s##r##k = _mm256_fmadd_ps(s##r##k, _mm256_broadcast_ss(factors + (k)), _mm256_load_ps(SUM(r, k))); \
+        _mm256_store_ps(SUM(r, k), s##r##k);                                                                   \
+    }
+    EACH_OUT(END, 0)
+    EACH_OUT(END, 1)
+    EACH_OUT(END, 2)
+#undef END
+#undef SUM
+}
+
+/* All `columns` of the panel for n rows: a group at a time, whose factors are [n_groups][TILE_OUT], or all at once. */
+INLINE void run_panel(struct tile *tile, size_t row, size_t n, const float *x, size_t x_stride, size_t columns,
+                      size_t group, const float *factors)
+{
+    for (size_t out = 0; out < TILE_OUT; out += QUAD) {
+        for (size_t half = 0; half < KERN_LANES; half += 8) {
+            if (!group) block(tile, row, n, out, x, x_stride, half, 0, columns, NULL);
+            for (size_t begin = 0, g = 0; group && begin < columns; begin += group, g++) {
+                size_t end = begin + group < columns ? begin + group : columns;
+                block(tile, row, n, out, x, x_stride, half, begin, end, factors + g * TILE_OUT + out);
             }
         }
     }
 }
 
-INLINE void blocks(struct tile *tile, size_t n_rows, const float *x, size_t x_stride, size_t begin, size_t end,
-                   const float *factors)
+/* Rows row .. row + n_rows - 1 (at most TILE_ROWS) by the outputs from o on. n_in is a multiple of 16. */
+INLINE void run_tile(enum layout layout, struct tile *tile, const struct operands *m, size_t row, size_t n_rows,
+                     size_t o)
 {
-    size_t r = 0;
-    for (; r + BLOCK_ROWS <= n_rows; r += BLOCK_ROWS)
-        block(tile, r, 3, x + r * x_stride, x_stride, begin, end, factors);
-    if (n_rows - r == 2) block(tile, r, 2, x + r * x_stride, x_stride, begin, end, factors);
-    if (n_rows - r == 1) block(tile, r, 1, x + r * x_stride, x_stride, begin, end, factors);
-}
-
-/* Rows row .. row + n_rows - 1 (at most TILE_ROWS) by four outputs beginning at o. n_in is a multiple of 16. */
-INLINE void run_tile(enum layout layout, struct tile *tile, float *y, size_t y_stride, const struct operands *m,
-                     size_t row, size_t n_rows, size_t o, size_t group)
-{
-    const unsigned char *rows[4];
-    const float *scales[4];
-    rows_at(m, o, rows, scales);
+    size_t panel_columns = m->group ? PANEL_COLUMNS / m->group * m->group : PANEL_COLUMNS;
+    float factors[PANEL_COLUMNS / KERN_LANES * TILE_OUT];
     memset(tile->sums, 0, n_rows * sizeof tile->sums[0]);
-    for (size_t first = 0; first < m->n_in; first += PANEL_COLUMNS) {
-        size_t columns = m->n_in - first < PANEL_COLUMNS ? m->n_in - first : PANEL_COLUMNS;
-        const float *x = m->x + row * m->x_stride + first;
-        for (size_t k = 0; k < TILE_OUT; k++)
+    for (size_t first = 0; first < m->n_in; first += panel_columns) {
+        size_t columns = m->n_in - first < panel_columns ? m->n_in - first : panel_columns;
+        for (size_t k = 0; k < TILE_OUT; k++) {
+            size_t output = clamp(o + k, m->n_out);
+            const unsigned char *w = m->w + output * m->row_bytes;
             for (size_t c = 0; c < columns; c += KERN_LANES)
-                lanes_store(&tile->panel[k][c], lanes_of_weights(layout, rows[k], first + c));
-        if (!group) {
-            blocks(tile, n_rows, x, m->x_stride, 0, columns, NULL);
-            continue;
+                lanes_store(&tile->panel[k][c], lanes_of_weights(layout, w, first + c));
+            for (size_t g = 0; m->group && g * m->group < columns; g++)
+                factors[g * TILE_OUT + k] = m->scales[output * m->row_scales + first / m->group + g];
         }
-        for (size_t begin = 0; begin < columns; begin += group) {
-            size_t end = begin + group < columns ? begin + group : columns, g = (first + begin) / group;
-            float factors[4] = {scales[0][g], scales[1][g], scales[2][g], scales[3][g]};
-            blocks(tile, n_rows, x, m->x_stride, begin, end, factors);
-        }
+        size_t r = 0;
+        const float *x = m->x + row * m->x_stride + first;
+        for (; r + BLOCK_ROWS <= n_rows && n_rows - r != 4; r += BLOCK_ROWS)
+            run_panel(tile, r, 3, x + r * m->x_stride, m->x_stride, columns, m->group, factors);
+        for (; r + 2 <= n_rows; r += 2) /* four are two and two: one row alone waits for its own sums */
+            run_panel(tile, r, 2, x + r * m->x_stride, m->x_stride, columns, m->group, factors);
+        if (n_rows - r == 1) run_panel(tile, r, 1, x + r * m->x_stride, m->x_stride, columns, m->group, factors);
     }
-    for (size_t r = 0; r < n_rows; r++) {
-        struct lanes sums[4];
-        for (size_t k = 0; k < TILE_OUT; k++) sums[k] = lanes_load(tile->sums[r][k]);
-        store_four(y + (row + r) * y_stride + o, scale_four(layout, lanes_fold4(sums), scales, group), m->n_out - o);
-    }
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t k = 0; k < TILE_OUT && o + k < m->n_out; k++)
+            m->y[(row + r) * m->y_stride + o + k] =
+                lanes_fold(lanes_load(tile->sums[r][k])) * row_scale(layout, m, o + k);
 }
 
-INLINE void matmul(enum layout layout, float *y, size_t y_stride, const void *w, const float *scales, const float *x,
-                   size_t x_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group)
+INLINE void matmul(enum layout layout, struct operands m, size_t n_rows)
 {
-    struct operands m = {.w = w, .scales = layout == LAYOUT_F32 ? NULL : scales, .x = x, .x_stride = x_stride};
     struct tile tile;
-    m.row_bytes = layout_row_bytes(layout, n_in);
-    m.row_scales = layout_row_scales(n_in, group);
-    m.n_out = n_out;
-    m.n_in = n_in;
-    if (n_rows == 1 || n_in % KERN_LANES != 0) { /* odd widths occur in tests only, and go row by row */
-        for (size_t r = 0; r < n_rows; r++) one_row(layout, y + r * y_stride, &m, x + r * x_stride, group);
-        return;
-    }
-    for (size_t row = 0; row < n_rows; row += TILE_ROWS) {
+    size_t row = 0;
+    m.row_bytes = layout_row_bytes(layout, m.n_in);
+    m.row_scales = layout_row_scales(m.n_in, m.group);
+    /* Widths that do not fill the lanes occur in tests only, and stream. */
+    while (n_rows - row > FEW_ROWS && m.n_in % KERN_LANES == 0) {
         size_t rows = n_rows - row < TILE_ROWS ? n_rows - row : TILE_ROWS;
-        for (size_t o = 0; o < n_out; o += TILE_OUT) run_tile(layout, &tile, y, y_stride, &m, row, rows, o, group);
+        for (size_t o = 0; o < m.n_out; o += TILE_OUT) run_tile(layout, &tile, &m, row, rows, o);
+        row += rows;
     }
+    for (; n_rows - row >= 2; row += 2) few_rows(layout, &m, row, 2);
+    if (n_rows - row == 1) few_rows(layout, &m, row, 1);
 }
 
-#define DEFINE(name, layout, columns_per_scale)                                                              \
-    void matmul_##name##_avx2(float *y, size_t y_stride, const void *w, const float *scales, const float *x, \
-                              size_t x_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group)       \
-    {                                                                                                        \
-        (void)group;                                                                                         \
-        matmul(layout, y, y_stride, w, scales, x, x_stride, n_rows, n_out, n_in, columns_per_scale);         \
+#define DEFINE(name, layout, columns_per_scale)                                                                     \
+    void matmul_##name##_avx2(float *y, size_t y_stride, const void *w, const float *scales, const float *x,        \
+                              size_t x_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group)              \
+    {                                                                                                               \
+        struct operands m = {.y = y, .w = w, .scales = scales, .x = x, .y_stride = y_stride, .x_stride = x_stride}; \
+        (void)group;                                                                                                \
+        m.n_out = n_out;                                                                                            \
+        m.n_in = n_in;                                                                                              \
+        m.group = columns_per_scale;                                                                                \
+        matmul(layout, m, n_rows);                                                                                  \
     }
 
 DEFINE(f32, LAYOUT_F32, 0)
