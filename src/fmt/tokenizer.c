@@ -2,6 +2,7 @@
 
 #include "fmt/json_doc.h"
 #include "fmt/tokenizer_int.h"
+#include "plat/heap.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -31,8 +32,7 @@ fail:
     return NULL;
 }
 
-/* The text is given back last: the tables then lie in mappings of their own, and the JSON tree, the largest part, was
- * at the top of the heap, from where its memory returns to the system. */
+/* The JSON tree is several times the file, and only there while it is read: its memory goes back to the system. */
 struct tokenizer *tokenizer_new(struct alloc *alloc, struct file_system fs, const char *path, struct err *err)
 {
     size_t bytes;
@@ -40,6 +40,7 @@ struct tokenizer *tokenizer_new(struct alloc *alloc, struct file_system fs, cons
     if (!json) return NULL;
     struct tokenizer *tokenizer = tokenizer_parse(alloc, path, json, bytes, err);
     alloc_put(alloc, json);
+    heap_give_back();
     return tokenizer;
 }
 
