@@ -15,7 +15,7 @@ demo: ## install what is missing, build, and let the bundled tiny model write
 check: ## install what is missing, build, and run every check and test (CI runs this)
 	@scripts/check.sh
 
-bench: ## build and run the benchmarks
+bench: ## build, and time every kernel against its reference
 	@scripts/bench.sh
 
 install: release ## install under PREFIX (default /usr/local)

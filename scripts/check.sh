@@ -55,6 +55,7 @@ check "layers: includes follow src/LAYERS" scripts/check_layers.sh
 check "headers: each compiles alone" scripts/check_headers.sh
 check "format" scripts/check_format.sh
 check "complexity and length" scripts/check_complexity.sh
+check "packages: the list has what CMake asks for" scripts/check_packages.sh
 check "shell scripts" scripts/check_shell.sh
 
 check "build with gcc, warnings are errors" scripts/build.sh gcc

@@ -1,15 +1,21 @@
 #!/bin/sh
-# usage: install_deps.sh build|test
-# Installs the Debian packages that are missing, and says which. `test` includes `build`. This is the one list.
+# usage: install_deps.sh build|test|list
+# Installs the Debian packages that are missing, and says which; or lists all. `test` includes `build`. This is the one
+# list; check_packages.sh compares it with what CMake asks for.
 set -eu
 
-build="build-essential cmake ninja-build pkg-config libjson-c-dev libssl-dev libinih-dev liburing-dev"
+build="build-essential cmake ninja-build pkg-config libjson-c-dev libssl-dev libinih-dev libxxhash-dev liburing-dev"
 test="clang-14 libclang-rt-14-dev llvm-14 clang-format-14 libcmocka-dev libpcre2-dev libutf8proc-dev pmccabe shellcheck"
 
 case "${1:-}" in
 build) wanted=$build ;;
 test) wanted="$build $test" ;;
-*) echo "usage: $0 build|test" >&2; exit 2 ;;
+list)
+    # shellcheck disable=SC2086 # lists of words
+    printf "%s\n" $build $test
+    exit
+    ;;
+*) echo "usage: $0 build|test|list" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

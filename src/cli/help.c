@@ -73,27 +73,46 @@ static void print_options(FILE *out, enum command_id command)
     fprintf(out, "  %-*s%s\n", HELP_COLUMN - 2, "--help", "print this text");
 }
 
+/* How values are written, where that is not plain. */
+static void print_units(FILE *out, enum command_id command)
+{
+    bool has_sizes = false, has_times = false;
+    for (size_t i = 0; i < options_count(); i++) {
+        const struct option *option = options_at(i);
+        bool is_ours = option->commands >> command & 1;
+        has_sizes |= is_ours && option->type == OPTION_BYTES;
+        has_times |= is_ours && option->type == OPTION_SECONDS;
+    }
+    if (has_sizes) fprintf(out, "Sizes: 512M, 20G or 20GiB in powers of 1024, 20GB in powers of 1000.\n");
+    if (has_times) fprintf(out, "Times: 300 or 300s, 5m, 2h, 1d.\n");
+}
+
 void help_print_command(FILE *out, const struct command *command)
 {
     fprintf(out, "usage: weir %s%s%s [options]\n", command->name, *command->operands ? " " : "", command->operands);
     if (command->alias) fprintf(out, "also:  weir %s\n", command->alias);
     fprintf(out, "\n%s.\n\nOptions:\n", command->purpose);
     print_options(out, command->id);
-    fprintf(out,
-            "\nEvery option but --help is also an environment variable (--ram-budget: WEIR_RAM_BUDGET) and a line of\n"
-            "the configuration file (ram-budget = 20G). The command line wins over the environment, and that over the\n"
-            "file. Sizes: 512M, 20G or 20GiB. Times: 300 (seconds), 5m, 2h.\n");
+    fprintf(
+        out,
+        "\nEvery option but --help can also be set in the environment (--json: WEIR_JSON=on) and, but for --config, "
+        "in\n"
+        "the configuration file (json = on). The command line wins over the environment, and that over the file.\n");
+    print_units(out, command->id);
 }
 
 void help_print_overview(FILE *out)
 {
-    fprintf(out, "weir serves GLM-5.2 from storage, in as much memory as you give it.\n\n"
+    fprintf(out, "weir runs GLM-5.2 with its experts on storage, in far less memory than the model is large.\n\n"
                  "usage: weir COMMAND [MODEL] [options]\n\n");
     for (unsigned i = 0; i < COMMAND_COUNT; i++) {
         const struct command *command = commands_at(i);
-        char name[64];
-        snprintf(name, sizeof name, "%s%s%s", command->name, *command->operands ? " " : "", command->operands);
-        fprintf(out, "  %-26s %s\n", name, command->purpose);
+        int used = fprintf(out, "  %s %s", command->name, command->operands);
+        if (used >= HELP_COLUMN)
+            fprintf(out, "\n%*s", HELP_COLUMN, "");
+        else
+            fprintf(out, "%*s", HELP_COLUMN - used, "");
+        print_wrapped(out, command->purpose);
     }
     fprintf(out, "\n`weir help COMMAND` explains a command and its options. MODEL is the folder of a model.\n"
                  "Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 does not fit the memory plan,\n"
