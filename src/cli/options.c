@@ -52,6 +52,14 @@
 #define ON_MODEL_RUN (ON(GENERATE) | ON(SCORE)) /* commands that open a model and run it */
 
 static const struct option options[] = {
+    TEXT("pass", passes, "LIST", NULL, ON(CONVERT), "main, mtp, indexer, or several with commas; all that SOURCE has"),
+    CHOICE("bits", bits, "4", ON(CONVERT), "of attention, dense and shared expert matrices", "4", "8"),
+    CHOICE("expert-bits", expert_bits, "same", ON(CONVERT), "of the routed experts; same: as --bits", "same", "4", "8"),
+    CHOICE("io-bits", io_bits, "8", ON(CONVERT), "of embedding and output head", "4", "8"),
+    COUNT("group", group, "N", 0, 256, "64", ON(CONVERT), "columns per scale of 4-bit rows; 0: one scale per row"),
+    FLAG("keep-mtp-indexer", keep_mtp_indexer, ON(CONVERT), "keep the MTP layer's own indexer, which GLM-5.2 drops"),
+    BYTES("shard-size", shard_bytes, 1, UINT64_MAX - 1, "5GB", ON(CONVERT),
+          "start another file before one would be larger"),
     FLAG("decode", decode, ON(TOKENIZE), "read token ids and print their text"),
     CHOICE("special", special, "all", ON(TOKENIZE),
            "all: markers in text become tokens, special tokens are printed; none: neither", "none", "all"),

@@ -33,6 +33,10 @@ struct settings {
     uint64_t threads, context_length;
     const char *cpu_mask;
     double latent_norm_eps;
+    const char *passes;
+    unsigned bits, expert_bits, io_bits;
+    uint64_t group, shard_bytes;
+    bool keep_mtp_indexer;
 
     uint8_t origin[OPTIONS_MAX]; /* enum origin, by row of the option table */
     const char *config_path;     /* the file that was read, or NULL */
