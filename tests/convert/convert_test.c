@@ -372,6 +372,21 @@ static void the_record_is_true(void **state)
     json_object_put(record);
 }
 
+/* The bundled model: whole, and unchanged since it was converted. */
+static void the_demo_model_is_what_its_record_says(void **state)
+{
+    (void)state;
+    must_load("models/demo");
+    struct json_object *record = json_object_from_file("models/demo/weir-conversion.json");
+    assert_non_null(record);
+    struct json_object *outputs = member(record, "outputs"), *files = member(record, "files");
+    assert_int_equal(json_object_array_length(outputs), 3);
+    assert_int_equal(json_object_array_length(files), 5);
+    for (size_t i = 0; i < 3; i++) check_recorded("models/demo", json_object_array_get_idx(outputs, i));
+    for (size_t i = 0; i < 5; i++) check_recorded("models/demo", json_object_array_get_idx(files, i));
+    json_object_put(record);
+}
+
 static void the_source_cut_does_not_matter(void **state)
 {
     (void)state;
@@ -865,6 +880,7 @@ int main(void)
         cmocka_unit_test(random_models_at_all_widths),
         cmocka_unit_test(many_shards),
         cmocka_unit_test(the_record_is_true),
+        cmocka_unit_test(the_demo_model_is_what_its_record_says),
         cmocka_unit_test(the_source_cut_does_not_matter),
         cmocka_unit_test(single_passes),
         cmocka_unit_test(killed_anywhere_the_result_is_the_same),
