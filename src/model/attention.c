@@ -54,7 +54,7 @@ static void append_latents(struct forward *f, uint32_t layer, const struct block
         float *raw = f->kv_raw + r * width; /* [latent | rope]; only the latent is normed */
         f->kern.rmsnorm(raw, raw, vector_of(block, ROLE_KV_A_NORM), c->kv_rank, c->latent_eps);
         f->kern.rope(raw + c->kv_rank, f->threads[0].rope, f->cosine + r * pairs, f->sine + r * pairs, pairs);
-        memcpy(kv_latent(f->kv[r], layer, f->positions[r]), raw, width * sizeof(float));
+        kv_put_latent(f->kv[r], layer, f->positions[r], raw);
     }
 }
 
@@ -66,8 +66,11 @@ static void list_visible(const struct attention *a, struct thread_scratch *t, si
     if (t->rows_are_for == row) return;
     t->rows_are_for = row;
     t->n_rows = selection->n ? selection->n : (size_t)f->positions[row] + 1;
-    for (size_t i = 0; i < t->n_rows; i++)
-        t->rows[i] = kv_latent(f->kv[row], a->layer, selection->n ? selection->positions[i] : (uint32_t)i);
+    for (size_t i = 0; i < t->n_rows; i++) {
+        uint32_t position = selection->n ? selection->positions[i] : (uint32_t)i;
+        float *scratch = t->unpacked ? t->unpacked + i * f->pool.layout.latent_width : NULL;
+        t->rows[i] = kv_latent(f->kv[row], a->layer, position, scratch);
+    }
 }
 
 static void attend_head(const struct attention *a, struct thread_scratch *t, size_t row, size_t head)

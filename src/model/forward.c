@@ -89,6 +89,7 @@ static bool get_row_scratch(struct forward *f, struct err *err)
 static bool get_thread_scratch(struct forward *f, struct err *err)
 {
     const struct config *c = &f->config;
+    bool unpacks = f->pool.layout.storage != KV_STORAGE_F32;
     for (unsigned i = 0; i < team_threads(f->team); i++) {
         struct thread_scratch *t = &f->threads[i];
         const struct piece pieces[] = {
@@ -97,8 +98,12 @@ static bool get_thread_scratch(struct forward *f, struct err *err)
             {&t->scores, f->options.positions_max, sizeof *t->scores},
             {&t->rows, f->options.positions_max, sizeof *t->rows},
             {&t->rope, c->rope_dim, sizeof *t->rope},
+            {&t->tile_rows, INDEX_TILE, sizeof *t->tile_rows},
+            {&t->tile, (uint64_t)INDEX_TILE * c->index_head_dim, sizeof *t->tile},
+            {&t->unpacked, (uint64_t)f->options.positions_max * f->pool.layout.latent_width, sizeof *t->unpacked},
         };
-        if (!get_pieces(&f->arena, pieces, sizeof pieces / sizeof *pieces, err)) return false;
+        size_t n = sizeof pieces / sizeof *pieces;
+        if (!get_pieces(&f->arena, pieces, unpacks ? n : n - 1, err)) return false;
     }
     return true;
 }
@@ -119,7 +124,10 @@ bool forward_new(struct forward **forward, struct alloc *alloc, const struct con
     f->team = team;
     f->options = *options;
     linear_init(&f->linear, kern, team);
-    kv_layout_init(&f->layout, config, f->spine->has_dsa, f->spine->has_mtp, f->spine->mtp_has_indexer);
+    struct kv_layout layout;
+    kv_layout_init(&layout, config, options->kv_storage, f->spine->has_dsa, f->spine->has_mtp,
+                   f->spine->mtp_has_indexer);
+    kv_pool_init(&f->pool, alloc, &layout, options->kv_blocks_max ? options->kv_blocks_max : UINT32_MAX);
     arena_init(&f->arena, alloc, UINT64_MAX);
     if (!rope_init(&f->rope, &f->arena, config->rope_dim, config->rope_theta, err)) goto fail;
     if (!get_row_scratch(f, err)) goto fail;
@@ -134,13 +142,14 @@ fail:
 void forward_free(struct forward *forward)
 {
     if (!forward) return;
+    kv_pool_fini(&forward->pool);
     arena_fini(&forward->arena);
     alloc_put(forward->alloc, forward);
 }
 
-const struct kv_layout *forward_kv_layout(const struct forward *forward)
+struct kv_pool *forward_kv_pool(struct forward *forward)
 {
-    return &forward->layout;
+    return &forward->pool;
 }
 
 void forward_observe(struct forward *forward, const struct forward_observer *observer)
@@ -158,7 +167,7 @@ static bool admit_row(struct forward *f, size_t r, struct kv *kv, uint32_t token
         return err_set(err, ERR_USER,
                        "position %" PRIu32 " does not fit a context of %" PRIu32 " tokens; see --context-length",
                        position, f->options.positions_max);
-    if (!kv_reserve(kv, position + 1, err)) return false;
+    if (!kv_make_writable(kv, position, err)) return false;
     f->kv[r] = kv;
     f->tokens[r] = token;
     f->positions[r] = position;

@@ -7,7 +7,7 @@
  * sequence are a stretch of consecutive positions that begins where its state ends. A row's result depends on its own
  * sequence only: never on its neighbours, on how a prompt was cut into passes, or on the number of threads.
  *
- * Owner: the engine thread. Everything is allocated by forward_new; a pass allocates only sequence state (kv_reserve).
+ * Owner: the engine thread. Everything is allocated by forward_new; a pass allocates only sequence state.
  */
 #include "fmt/config.h"
 #include "model/kv.h"
@@ -48,11 +48,13 @@ struct forward_observer {
 };
 
 struct forward_options {
-    uint32_t rows_max;       /* rows of one pass */
-    uint32_t logit_rows_max; /* rows of one pass that may want logits */
-    uint32_t positions_max;  /* tokens of one sequence */
-    bool select_always;      /* run the indexer also where it would keep everything: must not change a bit */
-    bool mtp_is_dense;       /* the MTP layer attends all its rows even when it has an indexer */
+    uint32_t rows_max;          /* rows of one pass */
+    uint32_t logit_rows_max;    /* rows of one pass that may want logits */
+    uint32_t positions_max;     /* tokens of one sequence */
+    enum kv_storage kv_storage; /* how sequence state is stored; anything but f32 changes the function */
+    uint32_t kv_blocks_max;     /* ceiling of all sequences' state, in blocks; 0: none */
+    bool select_always;         /* run the indexer also where it would keep everything: must not change a bit */
+    bool mtp_is_dense;          /* the MTP layer attends all its rows even when it has an indexer */
 };
 
 bool forward_new(struct forward **forward, struct alloc *alloc, const struct config *config, struct weights *weights,
@@ -60,7 +62,8 @@ bool forward_new(struct forward **forward, struct alloc *alloc, const struct con
                  struct err *err) MUST_CHECK;
 void forward_free(struct forward *forward); /* NULL is fine */
 
-const struct kv_layout *forward_kv_layout(const struct forward *forward);
+/* Where the state of sequences for this forward pass comes from; they must be gone before forward_free. */
+struct kv_pool *forward_kv_pool(struct forward *forward);
 void forward_observe(struct forward *forward, const struct forward_observer *observer); /* NULL: nobody */
 
 /* Runs the rows through all layers and moves each sequence's n_rows. On failure no sequence has moved. */

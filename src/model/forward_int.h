@@ -11,6 +11,9 @@
  * this many. A larger pass takes its experts in ascending id and adds as it goes. */
 enum { PARTIAL_OUTPUTS_MAX = 128 };
 
+/* Index keys that are scored at a time. */
+enum { INDEX_TILE = 256 };
+
 /* The positions one row attends, for the layers that follow a full layer. */
 struct selection {
     uint32_t n;          /* 0: all of 0 .. position */
@@ -19,12 +22,15 @@ struct selection {
 
 /* Scratch of one thread of the team. */
 struct thread_scratch {
-    float *query;        /* [kv_rank + rope_dim] absorbed query of one head */
-    float *mix;          /* [kv_rank] */
-    float *scores;       /* [positions_max] */
-    const float **rows;  /* [positions_max] what the row attends */
-    float *rope;         /* [rope_dim] */
-    size_t rows_are_for; /* the row that `rows` was made for, or SIZE_MAX */
+    float *query;            /* [kv_rank + rope_dim] absorbed query of one head */
+    float *mix;              /* [kv_rank] */
+    float *scores;           /* [positions_max] */
+    const float **rows;      /* [positions_max] what the row attends */
+    float *unpacked;         /* [positions_max][latent_width] those rows as floats; NULL when they are stored so */
+    const float **tile_rows; /* [INDEX_TILE] */
+    float *tile;             /* [INDEX_TILE][index_head_dim] */
+    float *rope;             /* [rope_dim] */
+    size_t rows_are_for;     /* the row that `rows` was made for, or SIZE_MAX */
     size_t n_rows;
 };
 
@@ -48,7 +54,7 @@ struct forward {
     struct linear linear;
     struct team *team;
     struct rope rope;
-    struct kv_layout layout;
+    struct kv_pool pool;
     struct forward_options options;
     struct forward_observer observer;
 

@@ -7,7 +7,6 @@
 #include "model/forward_int.h"
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #define KEY_NORM_EPS 1e-6f
 
@@ -32,7 +31,7 @@ static void append_keys(struct forward *f, uint32_t layer, const struct block_we
         f->kern.layernorm(key, key, vector_of(block, ROLE_INDEX_K_NORM), vector_of(block, ROLE_INDEX_K_NORM_BIAS), dim,
                           KEY_NORM_EPS);
         rotate(f, key, r);
-        memcpy(kv_key(f->kv[r], layer, f->positions[r]), key, dim * sizeof(float));
+        kv_put_key(f->kv[r], layer, f->positions[r], key);
     }
 }
 
@@ -54,17 +53,26 @@ static void project_queries(struct forward *f, const struct block_weights *block
         }
 }
 
+/* Scores of positions first .. first+n-1, which are a tile: keys that are stored narrower are unpacked once. */
+static void score_tile(const struct indexer *ix, struct thread_scratch *t, size_t row, size_t first, size_t n)
+{
+    const struct forward *f = ix->f;
+    const struct config *c = &f->config;
+    for (size_t i = 0; i < n; i++)
+        t->tile_rows[i] = kv_key(f->kv[row], ix->layer, (uint32_t)(first + i), t->tile + i * c->index_head_dim);
+    f->kern.index_scores(t->scores + first, f->index_q + row * c->index_n_heads * c->index_head_dim,
+                         f->index_w + row * c->index_n_heads, t->tile_rows, n, c->index_n_heads, c->index_head_dim,
+                         ix->dot_scale);
+}
+
 static void select_row(const struct indexer *ix, struct thread_scratch *t, size_t row)
 {
     struct forward *f = ix->f;
-    const struct config *c = &f->config;
-    size_t n = (size_t)f->positions[row] + 1, keep = n < c->index_topk ? n : c->index_topk;
+    size_t n = (size_t)f->positions[row] + 1, keep = n < f->config.index_topk ? n : f->config.index_topk;
     struct selection *selection = &f->selections[row];
 
-    for (size_t i = 0; i < n; i++) t->rows[i] = kv_key(f->kv[row], ix->layer, (uint32_t)i);
-    f->kern.index_scores(t->scores, f->index_q + row * c->index_n_heads * c->index_head_dim,
-                         f->index_w + row * c->index_n_heads, t->rows, n, c->index_n_heads, c->index_head_dim,
-                         ix->dot_scale);
+    for (size_t first = 0; first < n; first += INDEX_TILE)
+        score_tile(ix, t, row, first, n - first < INDEX_TILE ? n - first : INDEX_TILE);
     if (f->observer.index_scores) f->observer.index_scores(f->observer.context, ix->layer, row, t->scores, n);
     f->selection_failed[row] = !f->kern.select_top(selection->positions, t->scores, n, keep);
     selection->n = (uint32_t)keep;

@@ -8,7 +8,7 @@ enum { ROWS_MAX = 512 }; /* of one pass; a bound for the array on the stack */
 void session_init(struct session *session, struct engine *engine)
 {
     *session = (struct session){.engine = engine};
-    kv_init(&session->kv, forward_kv_layout(engine_forward(engine)), engine_alloc(engine));
+    kv_init(&session->kv, forward_kv_pool(engine_forward(engine)));
 }
 
 void session_fini(struct session *session)

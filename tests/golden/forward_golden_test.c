@@ -192,7 +192,7 @@ static void check_fixture(const char *fixture, uint32_t cpu)
     tiny_run_init(&run, &model, NULL, 2, cpu, &options);
     for (size_t p = 0; p < sizeof prompts / sizeof *prompts; p++) {
         struct kv kv;
-        kv_init(&kv, forward_kv_layout(run.forward), &model.alloc);
+        kv_init(&kv, forward_kv_pool(run.forward));
         check_prompt(&run, &kv, &reference, fixture, prompts[p]);
         check_continuation(&run, &kv, &reference, prompts[p], forward_logits(run.forward, kv.n_rows - 1));
         kv_fini(&kv);
@@ -227,7 +227,7 @@ static void check_mtp(struct tiny_run *run, const struct reference *reference, c
     float *logits = calloc(n * c->vocab, sizeof *logits), *x = calloc(n * c->hidden, sizeof *x);
     struct forward_mtp_row *mtp = calloc(n, sizeof *mtp);
 
-    kv_init(&kv, forward_kv_layout(run->forward), &run->model->alloc);
+    kv_init(&kv, forward_kv_pool(run->forward));
     tiny_run_feed(run, &kv, ids, n, n, logits);
     uint32_t next = forward_argmax(logits + (n - 1) * c->vocab, c->vocab);
     for (size_t r = 0; r < n; r++)

@@ -67,7 +67,7 @@ static struct verdict judge(struct tiny_model *model, const struct reference *re
 
     tiny_run_with_kernels(&run, model, config, 1, kern, &options); /* one thread: the observer needs no lock */
     forward_observe(run.forward, &observer);
-    kv_init(&kv, forward_kv_layout(run.forward), &model->alloc);
+    kv_init(&kv, forward_kv_pool(run.forward));
     tiny_run_feed(&run, &kv, ids, n, n, logits);
     const float *want = reference_tensor(reference, "long", "logits", &rows, &columns);
     verdict.logits = relative_error(logits, want, rows * columns);
@@ -268,7 +268,7 @@ static double mtp_error(struct subject *s)
     float *logits = calloc(n * c->vocab, sizeof *logits);
     struct forward_mtp_row mtp[16];
     tiny_run_with_kernels(&run, &s->model, NULL, 1, &s->kern, &options);
-    kv_init(&kv, forward_kv_layout(run.forward), &s->model.alloc);
+    kv_init(&kv, forward_kv_pool(run.forward));
     tiny_run_feed(&run, &kv, ids, n, n, logits);
     uint32_t next = forward_argmax(logits + (n - 1) * c->vocab, c->vocab);
     for (size_t r = 0; r < n; r++)

@@ -124,7 +124,7 @@ static void absorbed_equals_reconstructed(void **state)
     assert_int_equal(c->dense_inner, 96);
     assert_int_equal(c->n_heads * (c->nope_dim + c->rope_dim), 4 * 32);
     tiny_run_init(&run, &model, NULL, 1, cpu_mask(), &options);
-    kv_init(&kv, forward_kv_layout(run.forward), &model.alloc);
+    kv_init(&kv, forward_kv_pool(run.forward));
     float *got = calloc(TOKENS * c->hidden, sizeof *got), *want = calloc(TOKENS * c->hidden, sizeof *want);
     float *logits = calloc(TOKENS * c->vocab, sizeof *logits), *x = calloc(TOKENS * c->hidden, sizeof *x);
     for (uint32_t i = 0; i < TOKENS; i++) ids[i] = (i * 37 + 5) % c->vocab;

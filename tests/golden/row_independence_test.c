@@ -25,7 +25,7 @@ static void feed_alone(struct subject *s, unsigned n_threads, uint32_t cpu, cons
     struct tiny_run run;
     struct kv kv;
     tiny_run_init(&run, &s->model, NULL, n_threads, cpu, with);
-    kv_init(&kv, forward_kv_layout(run.forward), &s->model.alloc);
+    kv_init(&kv, forward_kv_pool(run.forward));
     tiny_run_feed(&run, &kv, s->ids, s->n, chunk, out);
     kv_fini(&kv);
     tiny_run_fini(&run);
@@ -101,6 +101,31 @@ static void selecting_everything_equals_dense(void **state)
     }
 }
 
+/* Narrower state is another function, but as independent of passes and threads as the exact one. */
+static void narrow_state_is_independent_too(void **state)
+{
+    (void)state;
+    for (int storage = KV_STORAGE_F16; storage < KV_STORAGES; storage++) {
+        struct subject s;
+        subject_open(&s, "indexshare");
+        float *got = calloc(s.n * s.model.config.vocab, sizeof *got);
+        struct forward_options narrow = options;
+        narrow.kv_storage = storage;
+        size_t n = s.n * s.model.config.vocab;
+        float *exact = malloc(n * sizeof *exact);
+        memcpy(exact, s.want, n * sizeof *exact);
+        feed_alone(&s, 1, 0, &narrow, s.n, s.want);
+        double difference = relative_error(s.want, exact, n);
+        print_message("%s: logits %.1e from exact\n", kv_codec_of(storage)->name, difference);
+        assert_true(difference > 0); /* or the storage was not used */
+        feed_alone(&s, 3, cpu_mask(), &narrow, 7, got);
+        expect_same(&s, got, "rows a pass", 7);
+        free(exact);
+        free(got);
+        subject_close(&s);
+    }
+}
+
 static uint64_t next_random(uint64_t *seed)
 {
     *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -121,7 +146,7 @@ static void neighbours_change_no_bit(void **state)
         subject_open(&s, fixtures[i]);
         size_t vocab = s.model.config.vocab, left = SEQUENCES * s.n;
         tiny_run_init(&run, &s.model, NULL, 3, cpu_mask(), &options);
-        for (size_t k = 0; k < SEQUENCES; k++) kv_init(&kv[k], forward_kv_layout(run.forward), &s.model.alloc);
+        for (size_t k = 0; k < SEQUENCES; k++) kv_init(&kv[k], forward_kv_pool(run.forward));
         while (left > 0) {
             struct forward_row rows[128];
             size_t n_rows = 0;
@@ -160,7 +185,7 @@ static void truncation_leaves_no_trace(void **state)
     float *got = calloc(s.n * vocab, sizeof *got), *ignored = calloc(9 * vocab, sizeof *ignored);
     uint32_t wrong[9] = {5, 4, 3, 2, 1, 0, 9, 8, 7};
     tiny_run_init(&run, &s.model, NULL, 2, cpu_mask(), &options);
-    kv_init(&kv, forward_kv_layout(run.forward), &s.model.alloc);
+    kv_init(&kv, forward_kv_pool(run.forward));
     for (size_t done = 0; done < s.n; done += 8) {
         tiny_run_feed(&run, &kv, wrong, 9, 4, ignored);
         kv_truncate(&kv, (uint32_t)done);
@@ -179,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_chunks_and_kernels_change_no_bit),
         cmocka_unit_test(selecting_everything_equals_dense),
+        cmocka_unit_test(narrow_state_is_independent_too),
         cmocka_unit_test(neighbours_change_no_bit),
         cmocka_unit_test(truncation_leaves_no_trace),
     };
