@@ -412,10 +412,11 @@ static void long_texts_and_long_words_take_linear_time(void **state)
     rig_fini(&rig);
 }
 
+/* Processor time: what one core can do, whoever else is busy on the machine. */
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
@@ -432,7 +433,7 @@ static int bench(const char *path, const char *text_path)
         print_error("%s\n", err.text);
         return 1;
     }
-    print_message("load_ms=%.0f live_bytes=%llu\n", (loaded - start) * 1e3,
+    print_message("load_cpu_ms=%.0f live_bytes=%llu\n", (loaded - start) * 1e3,
                   (unsigned long long)heap.live_bytes - bytes);
     struct token_list ids;
     token_list_init(&ids, &heap, SIZE_MAX / 8);
@@ -442,7 +443,7 @@ static int bench(const char *path, const char *text_path)
         start = now();
         if (!encoder_encode(encoder, text, bytes, ENCODE_ALL, &ids, &err)) print_error("%s\n", err.text);
         times[i] = now() - start;
-        print_message("encode bytes=%zu ids=%zu ms=%.1f mb_per_s=%.1f\n", bytes, ids.n, times[i] * 1e3,
+        print_message("encode bytes=%zu ids=%zu cpu_ms=%.1f mb_per_s=%.1f\n", bytes, ids.n, times[i] * 1e3,
                       (double)bytes / times[i] / 1e6);
     }
     struct buf out;
