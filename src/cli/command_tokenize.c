@@ -1,6 +1,7 @@
 /* weir tokenize: text to token ids, and back. */
 #include "base/utf8.h"
 #include "cli/commands.h"
+#include "cli/open_tokenizer.h"
 #include "fmt/detokenizer.h"
 #include "fmt/json_doc.h"
 #include "fmt/json_text.h"
@@ -8,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define INPUT_BYTES_MAX (64u << 20)
 #define ANSWER_BYTES_MAX (UINT64_C(1) << 32) /* any input: a token may be 64 KiB long */
@@ -25,31 +25,11 @@ struct tokenizing {
     struct buf answer;      /* one line of JSON */
 };
 
-/* MODEL is a folder that holds a tokenizer.json, or such a file itself. */
-static bool open_tokenizer(struct tokenizing *t, struct err *err)
+static bool open_tools(struct tokenizing *t, struct err *err)
 {
-    const char *model = t->context->operands[0];
-    struct buf path;
-    struct stat st;
-    buf_init(&path, t->context->alloc, 1 << 16);
-    bool is_folder = stat(model, &st) == 0 && S_ISDIR(st.st_mode);
-    bool ok = buf_printf(&path, err, "%s%s", model, is_folder ? "/tokenizer.json" : "");
-    if (ok) t->tokenizer = tokenizer_new(t->context->alloc, t->context->fs, path.data, err);
-    if (t->tokenizer) t->encoder = encoder_new(t->context->alloc, t->tokenizer, NULL, err);
-    buf_fini(&path);
+    if (!open_tokenizer(&t->tokenizer, t->context, err)) return false;
+    t->encoder = encoder_new(t->context->alloc, t->tokenizer, NULL, err);
     return t->encoder != NULL;
-}
-
-/* Reads up to and with the next byte `stop`, or to the end for EOF; input.bytes is 0 at the end. */
-static bool read_input(struct tokenizing *t, int stop, struct err *err)
-{
-    int c;
-    buf_clear(&t->input);
-    while ((c = getc_unlocked(stdin)) != EOF) {
-        if (!buf_add_char(&t->input, (char)c, err)) return err_context(err, "standard input");
-        if (c == stop) break;
-    }
-    return !ferror(stdin) || err_set(err, ERR_IO, "standard input: %s", strerror(errno));
 }
 
 static bool encode(struct tokenizing *t, const char *text, size_t bytes, struct err *err)
@@ -104,7 +84,7 @@ static bool run_once(struct tokenizing *t, struct err *err)
     const char *operand = t->context->n_operands > 1 ? t->context->operands[1] : NULL;
     const char *source = operand ? "TEXT" : "standard input";
     struct utf8_stream stream = {0};
-    if (!operand && !read_input(t, EOF, err)) return false;
+    if (!operand && !input_read(&t->input, EOF, err)) return false;
     if (operand && !utf8_stream_add(&stream, &t->input, operand, strlen(operand), err)) return false;
     if (operand && !utf8_stream_end(&stream, &t->input, err)) return false;
     const char *input = t->input.data ? t->input.data : "";
@@ -153,7 +133,7 @@ static bool run_lines(struct tokenizing *t, struct err *err)
         .kind = ERR_USER, .bytes_max = INPUT_BYTES_MAX, .values_max = INPUT_BYTES_MAX / 2};
     for (uint64_t line = 1;; line++) {
         struct json_object *request = NULL;
-        if (!read_input(t, '\n', err)) return false;
+        if (!input_read(&t->input, '\n', err)) return false;
         if (t->input.bytes == 0) return true;
         if (strspn(t->input.data, " \t\r\n") == t->input.bytes) continue;
         bool ok = json_doc_parse(&request, t->context->alloc, &rules, "request", t->input.data, t->input.bytes, err) &&
@@ -170,7 +150,7 @@ static bool run(struct tokenizing *t, struct err *err)
     if (lines && settings->decode)
         return err_set(err, ERR_USER,
                        "--decode has no effect on JSON lines: each says itself whether it is text or ids");
-    return open_tokenizer(t, err) && (lines ? run_lines(t, err) : run_once(t, err));
+    return open_tools(t, err) && (lines ? run_lines(t, err) : run_once(t, err));
 }
 
 int command_tokenize(struct command_context *context)
