@@ -25,6 +25,7 @@ struct settings {
     const char *config;
     bool decode;
     unsigned special;
+    unsigned thinking;
     const char *ids, *ids_file;
     uint64_t top, max_tokens, seed;
     double temperature;

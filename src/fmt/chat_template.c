@@ -34,27 +34,6 @@ struct renderer {
     struct err *err;
 };
 
-bool chat_options_effort(struct chat_options *options, const char *word, struct err *err)
-{
-    static const struct {
-        const char *word;
-        bool thinking;
-        enum chat_effort effort;
-    } words[] = {
-        {"none", false, CHAT_EFFORT_MAX},   {"minimal", false, CHAT_EFFORT_MAX}, {"low", true, CHAT_EFFORT_HIGH},
-        {"medium", true, CHAT_EFFORT_HIGH}, {"high", true, CHAT_EFFORT_HIGH},    {"xhigh", true, CHAT_EFFORT_MAX},
-        {"max", true, CHAT_EFFORT_MAX},
-    };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strcmp(word, words[i].word) != 0) continue;
-        options->thinking = words[i].thinking;
-        options->effort = words[i].effort;
-        return true;
-    }
-    return err_set(err, ERR_USER, "reasoning_effort: '%s' is none of none, minimal, low, medium, high, xhigh, max",
-                   word);
-}
-
 /* What was appended to the prompt's text since `start` is one more run, or part of the text run before it. */
 static bool close_run(struct renderer *r, enum chat_control control, size_t start)
 {

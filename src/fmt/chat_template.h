@@ -12,22 +12,9 @@
  * (other roles, media) is ERR_USER with the place ("messages[2].content[0]: ..."). */
 #include "base/buf.h"
 #include "fmt/chat_control.h"
+#include "fmt/chat_options.h"
 
 struct json_object;
-
-enum chat_effort { CHAT_EFFORT_MAX, CHAT_EFFORT_HIGH };
-
-/* Zeroed: what weir does unless asked otherwise. The template's own default is thinking. */
-struct chat_options {
-    bool thinking;
-    enum chat_effort effort; /* with thinking only */
-    bool keep_reasoning;     /* of assistant turns before the last user message (clear_thinking: false) */
-    bool no_generation_prompt;
-};
-
-/* The words of reasoning_effort on the wire: none and minimal turn thinking off; low, medium and high are High; xhigh
- * and max are Max. Another word is ERR_USER. */
-bool chat_options_effort(struct chat_options *options, const char *word, struct err *err) MUST_CHECK;
 
 struct chat_request {
     struct json_object *messages; /* array */
