@@ -9,7 +9,7 @@ release: ## build build/weir (the default)
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-demo: ## install what is missing, build, and let the bundled tiny model write
+demo: ## install what is missing, build, and put a question to the bundled model
 	@scripts/demo.sh
 
 check: ## install what is missing, build, and run every check and test (CI runs this)

@@ -1,16 +1,19 @@
 #!/bin/sh
-# usage: demo.sh
-# Installs what is missing, builds a release and lets the bundled tiny model continue a prompt. The model is random (it
-# is the reference model of the tests), so it shows that every part runs, not that it can write.
+# usage: demo.sh [QUESTION]
+# Installs what is missing, builds a release, and puts a question to the bundled model: text to token ids, ids to an
+# answer, answer to text. The model is small but was trained (models/demo/MODEL.md), and every step is the real one.
 set -eu
 cd "$(dirname "$0")/.."
-model=tests/fixtures/glm52-tiny/plain
+question=${1:-What is the capital of France?}
 scripts/install_deps.sh build
-cmake --preset release >/dev/null
-cmake --build build | tail -n 1
-if ! build/weir help generate >/dev/null 2>&1; then
-    echo "demo: this version of weir has no generate command yet; what it has:"
-    exec build/weir --help
-fi
-[ -f "$model/config.json" ] || { echo "demo: $model is missing" >&2; exit 1; }
-exec build/weir generate "$model" --ids 1,2,3,4,5,6,7,8 --max-tokens 24 --temperature 0
+scripts/build.sh release
+answer=$(mktemp)
+trap 'rm -f "$answer"' EXIT
+
+prompt="[gMASK]<sop><|user|>$question<|assistant|><think></think>"
+ids=$(build/weir tokenize models/demo "$prompt")
+build/weir generate models/demo --ids "$ids" --max-tokens 128 --temperature 0 >"$answer"
+echo "question: $question"
+printf 'answer:   '
+build/weir tokenize models/demo --decode "$(cat "$answer")"
+echo

@@ -5,6 +5,7 @@
 #include "support/reference.h"
 #include "support/tiny_model.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #define FIXTURES "tests/fixtures/glm52-tiny/"
@@ -21,6 +22,7 @@ struct watch {
     struct json_object *selected; /* [layer][query] positions, or NULL */
     size_t n_hidden, n_routed, n_selected, n_scores;
     double worst_hidden, worst_weight, worst_score;
+    pthread_mutex_t scores_lock; /* n_scores and worst_score: every thread of the team reports scores */
 };
 
 static void watch_hidden(void *context, uint32_t layer, const float *x, size_t n_rows)
@@ -87,8 +89,10 @@ static void watch_scores(void *context, uint32_t layer, size_t row, const float 
     const float *want = reference_tensor(w->reference, w->prompt, key, &rows, &columns);
     if (!want) return;
     double error = relative_error(scores, want + row * columns, n);
+    pthread_mutex_lock(&w->scores_lock);
     if (error > w->worst_score) w->worst_score = error;
     w->n_scores++;
+    pthread_mutex_unlock(&w->scores_lock);
 }
 
 static struct forward_observer observer_of(struct watch *watch)
@@ -108,7 +112,10 @@ static void check_prompt(struct tiny_run *run, struct kv *kv, const struct refer
     size_t n, rows, columns;
     uint32_t *ids = reference_ids(reference, prompt, "ids", &n);
     float *logits = calloc(n * run->model->config.vocab, sizeof *logits);
-    struct watch watch = {.reference = reference, .prompt = prompt, .config = &run->model->config};
+    struct watch watch = {.reference = reference,
+                          .prompt = prompt,
+                          .config = &run->model->config,
+                          .scores_lock = PTHREAD_MUTEX_INITIALIZER};
     json_object_object_get_ex(reference_prompt(reference, prompt), "selected", &watch.selected);
     struct forward_observer observer = observer_of(&watch);
     forward_observe(run->forward, &observer);
