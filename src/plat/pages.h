@@ -9,7 +9,7 @@
 void *pages_get(struct alloc *alloc, uint64_t bytes, struct err *err) MUST_CHECK;
 void pages_put(struct alloc *alloc, void *pages, uint64_t bytes); /* NULL is fine; bytes as given to pages_get */
 
-/* Gives the memory back and keeps the addresses. Both are multiples of 4,096. */
+/* Gives the memory of all pages that lie wholly inside back, and keeps the addresses. */
 void pages_release(void *at, uint64_t bytes);
 
 #endif

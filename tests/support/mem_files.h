@@ -3,7 +3,7 @@
 /* A file system whose files are arrays in memory, with counters. Descriptors are 1000 + open number. */
 #include "plat/file.h"
 
-enum { MEM_FILES_MAX = 16, MEM_OPEN_MAX = 256 };
+enum { MEM_FILES_MAX = 32, MEM_OPEN_MAX = 256 };
 
 struct mem_file {
     const char *path;
