@@ -56,14 +56,14 @@ static bool find_number(const char *text, const char *key, uint64_t *number)
 static struct memory_fact known(uint64_t bytes, const char *source)
 {
     struct memory_fact fact = {.state = FACT_KNOWN, .bytes = bytes};
-    snprintf(fact.source, sizeof fact.source, "%s", source);
+    snprintf(fact.source, sizeof fact.source, "%.199s", source);
     return fact;
 }
 
 static struct memory_fact not_known(enum fact_state state, const char *source)
 {
     struct memory_fact fact = {.state = state};
-    snprintf(fact.source, sizeof fact.source, "%s", source);
+    snprintf(fact.source, sizeof fact.source, "%.199s", source);
     return fact;
 }
 
