@@ -83,6 +83,10 @@ bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *
     memset(f->update, 0, f->n_rows * f->config.hidden * sizeof(float));
     for (size_t i = 0; i < n_wanted; i++) {
         struct lease lease;
+        if (!forward_goes_on(f, layer, err)) {
+            ops->drop(f->weights);
+            return false;
+        }
         if (!ops->next(f->weights, &lease, err)) return false;
         ASSERT(keeps_apart || lease.expert == f->wanted[i]);
         compute_expert(f, &lease, keeps_apart);

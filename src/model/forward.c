@@ -157,6 +157,18 @@ void forward_observe(struct forward *forward, const struct forward_observer *obs
     forward->observer = observer ? *observer : (struct forward_observer){0};
 }
 
+void forward_set_poll(struct forward *forward, forward_poll_fn *poll, void *context)
+{
+    forward->poll = poll;
+    forward->poll_context = context;
+}
+
+bool forward_goes_on(struct forward *f, uint32_t layer, struct err *err)
+{
+    if (!f->poll || f->poll(f->poll_context, layer)) return true;
+    return err_set(err, ERR_CANCELLED, "called off in layer %" PRIu32, layer);
+}
+
 /* Checks one row and makes room for its state; nothing of the sequence has moved when this fails. */
 static bool admit_row(struct forward *f, size_t r, struct kv *kv, uint32_t token, uint32_t position, struct err *err)
 {
@@ -189,6 +201,7 @@ static bool run_block(struct forward *f, uint32_t layer, struct err *err)
     const struct block_weights *block = &f->spine->blocks[layer];
     size_t n = f->n_rows * f->config.hidden;
 
+    if (!forward_goes_on(f, layer, err)) return false;
     norm_rows(f, f->normed, f->stream, vector_of(block, ROLE_INPUT_NORM));
     if (!attention_run(f, layer, block, err)) return false;
     f->kern.add(f->stream, f->update, n);

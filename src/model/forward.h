@@ -66,6 +66,11 @@ void forward_free(struct forward *forward); /* NULL is fine */
 struct kv_pool *forward_kv_pool(struct forward *forward);
 void forward_observe(struct forward *forward, const struct forward_observer *observer); /* NULL: nobody */
 
+/* Asked on the engine thread before every layer and every expert; false calls the pass off: it fails with ERR_CANCELLED
+ * and no sequence has moved. NULL: never asked. */
+typedef bool forward_poll_fn(void *context, uint32_t layer);
+void forward_set_poll(struct forward *forward, forward_poll_fn *poll, void *context);
+
 /* Runs the rows through all layers and moves each sequence's n_rows. On failure no sequence has moved. */
 bool forward_pass(struct forward *forward, const struct forward_row *rows, size_t n_rows, struct err *err) MUST_CHECK;
 

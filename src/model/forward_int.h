@@ -57,6 +57,8 @@ struct forward {
     struct kv_pool pool;
     struct forward_options options;
     struct forward_observer observer;
+    forward_poll_fn *poll;
+    void *poll_context;
 
     /* the pass that runs */
     size_t n_rows;
@@ -99,6 +101,9 @@ struct forward {
 
     struct thread_scratch *threads; /* [team_threads] */
 };
+
+/* False, with ERR_CANCELLED, when whoever asked for the pass wants it no longer. */
+bool forward_goes_on(struct forward *f, uint32_t layer, struct err *err) MUST_CHECK;
 
 /* update = attention(normed) for the rows of the pass; writes their rows of state. */
 bool attention_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err) MUST_CHECK;

@@ -40,6 +40,8 @@ struct weights_ops {
                  struct err *err);
     bool (*next)(struct weights *weights, struct lease *out, struct err *err);
     void (*unpin)(struct weights *weights, struct lease *lease);
+    /* Forgets what is left of the last want: a pass was called off. Leases handed out stay. */
+    void (*drop)(struct weights *weights);
     void (*hint)(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n);
     /* Embedding rows of n tokens (all < vocab) to out [n][hidden]. */
     bool (*embed)(struct weights *weights, const uint32_t *tokens, size_t n, float *out, struct err *err);

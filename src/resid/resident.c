@@ -210,6 +210,12 @@ static bool resident_next(struct weights *weights, struct lease *out, struct err
     return true;
 }
 
+static void resident_drop(struct weights *weights)
+{
+    struct resident *r = of(weights);
+    r->n_wanted = r->n_given;
+}
+
 static void resident_unpin(struct weights *weights, struct lease *lease)
 {
     struct resident *r = of(weights);
@@ -237,7 +243,8 @@ static bool resident_embed(struct weights *weights, const uint32_t *tokens, size
 bool resident_open(struct resident **resident, struct alloc *alloc, struct file_system fs,
                    const struct inventory *inventory, struct err *err)
 {
-    static const struct weights_ops ops = {resident_want, resident_next, resident_unpin, resident_hint, resident_embed};
+    static const struct weights_ops ops = {resident_want, resident_next, resident_unpin,
+                                           resident_drop, resident_hint, resident_embed};
     (void)fs;
     struct resident *r = alloc_get(alloc, sizeof *r, err);
     *resident = NULL;

@@ -102,6 +102,11 @@ static void drop(struct streamer *s)
     s->has_failed = false;
 }
 
+static void drop_want(struct weights *weights)
+{
+    drop(streamer_of(weights));
+}
+
 static bool want(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n, enum want_order order,
                  struct err *err)
 {
@@ -325,7 +330,7 @@ static bool make_embedding(struct streamer *s, struct err *err)
 
 bool streamer_new(struct weights **out, struct alloc *alloc, const struct streamer_settings *settings, struct err *err)
 {
-    static const struct weights_ops ops = {want, next, unpin, hint, embed};
+    static const struct weights_ops ops = {want, next, unpin, drop_want, hint, embed};
     const struct inventory *inventory = settings->slots.inventory;
     ASSERT(settings->embedding_rows_kept > 0);
     if (!check_formats(inventory, err)) return false;
@@ -361,11 +366,6 @@ void streamer_free(struct weights *weights)
     alloc_put(s->alloc, s->keys);
     alloc_put(s->alloc, s->entries);
     alloc_put(s->alloc, s);
-}
-
-void streamer_drop_want(struct weights *weights)
-{
-    drop(streamer_of(weights));
 }
 
 struct slots *streamer_slots(struct weights *weights)

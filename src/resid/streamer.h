@@ -30,9 +30,6 @@ bool streamer_new(struct weights **weights, struct alloc *alloc, const struct st
 /* No lease may be out. NULL is fine. */
 void streamer_free(struct weights *weights);
 
-/* Forgets what is left of the last want, as when a pass is called off between experts. Leases handed out stay. */
-void streamer_drop_want(struct weights *weights);
-
 /* The slots, for the memory guard and for numbers. */
 struct slots *streamer_slots(struct weights *weights);
 const struct streamer_stats *streamer_stats(const struct weights *weights);
