@@ -18,6 +18,7 @@
     X(SCORE, score, NULL, "MODEL", 1, 1, "Tell how likely a model finds a text, token by token") \
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \
     X(TEMPLATE, template, NULL, "MODEL|tokenizer.json [PROMPT]", 1, 2, "Show the prompt that a conversation becomes") \
+    X(INSPECT, inspect, "show", "MODEL", 1, 1, "Check a model's headers and tell what it holds") \
     X(CONVERT, convert, NULL, "SOURCE DEST", 2, 2, "Make an int4 container in DEST from the checkpoint in SOURCE") \
     X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
     X(VERSION, version, NULL, "", 0, 0, "Print version, build and this machine's instruction sets")

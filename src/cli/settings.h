@@ -21,6 +21,7 @@ enum origin { ORIGIN_DEFAULT, ORIGIN_CONFIG, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_
  *   flag bool; count, bytes and seconds uint64_t (SETTING_WORD: the word); number double (NAN: the word);
  *   choice unsigned (index); text const char * (NULL: none). */
 struct settings {
+    bool tensors;
     bool json;
     const char *config;
     bool decode;

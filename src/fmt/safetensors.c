@@ -168,6 +168,9 @@ static bool parse_tensor(struct safetensors *out, struct json_scan *scan, const 
     if (out->n_tensors == SAFETENSORS_TENSORS_MAX)
         return err_set(err, ERR_DATA, "%s: more than %d tensors in this folder", scan->name, SAFETENSORS_TENSORS_MAX);
     if (!name[0]) return json_scan_fail(scan, err, "a tensor without a name");
+    for (const char *c = name; *c; c++) /* names are printed, and nobody's terminal may be driven by a file */
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return json_scan_fail(scan, err, "a control character in a tensor's name");
     tensor.name = arena_text(out->arena, name, strlen(name), err);
     if (!tensor.name) return false;
     if (!parse_fields(scan, &tensor, shape, err)) return false;
