@@ -2,6 +2,7 @@
  * it does when it is killed, lied to, or short of room. */
 #include "convert/convert.h"
 #include "support/check.h"
+#include "support/faulty_files.h"
 #include "support/faulty_write.h"
 #include "support/plain_tensors.h"
 #include "support/source_model.h"
@@ -55,8 +56,8 @@ static struct convert_options small_options(void)
     return o;
 }
 
-static bool convert_with(const char *from, const char *to, struct convert_options options, struct write_system ws,
-                         struct alloc *alloc, struct err *err)
+static bool convert_between(const char *from, const char *to, struct convert_options options, struct file_system fs,
+                            struct write_system ws, struct alloc *alloc, struct err *err)
 {
     struct convert_result result;
     struct convert_job job = {
@@ -64,7 +65,7 @@ static bool convert_with(const char *from, const char *to, struct convert_option
         .destination = to,
         .options = options,
         .alloc = alloc,
-        .fs = file_system_real(),
+        .fs = fs,
         .ws = ws,
         .clock = clock_real(),
     };
@@ -72,6 +73,12 @@ static bool convert_with(const char *from, const char *to, struct convert_option
     bool ok = convert_folder(&job, &result, err);
     if (!ok && !err->text[0]) fail_msg("failed without a word");
     return ok;
+}
+
+static bool convert_with(const char *from, const char *to, struct convert_options options, struct write_system ws,
+                         struct alloc *alloc, struct err *err)
+{
+    return convert_between(from, to, options, file_system_real(), ws, alloc, err);
 }
 
 static bool convert_plainly(const char *from, const char *to, struct convert_options options, struct err *err)
@@ -493,6 +500,42 @@ static void finished_shards_are_not_made_again(void **state)
     free(now);
 }
 
+/* Every open, stat and read fails in turn, or finds the file cut short; then the same command goes on. */
+static void a_source_that_cannot_be_read(void **state)
+{
+    (void)state;
+    struct convert_options o = small_options();
+    o.shard_bytes = 9000;
+    o.block_values = 5000;
+    char clean[300], to[300];
+    clean_run(clean, &o);
+    snprintf(to, sizeof to, "%s/unread", folder.path);
+    unsigned n_faults = 0;
+    for (int kind = 0; kind < 2; kind++) {
+        remove_tree(to);
+        for (uint64_t k = 1;; k += 1 + k / 40) {
+            struct alloc alloc = {0};
+            struct err err;
+            struct faulty_files reads = {.fail_at = k, .ends_early = kind, .interrupts = true, .read_most = 3000};
+            struct faulty_write quick = {0};
+            bool ok =
+                convert_between(source, to, o, faulty_files_system(&reads), faulty_write_system(&quick), &alloc, &err);
+            assert_int_equal(alloc.live, 0);
+            assert_int_equal(reads.n_open, 0);
+            if (ok && reads.calls < k) break;
+            n_faults += !ok;
+            /* An optional file whose first open fails is looked at once more, and then is not there. */
+            if (!ok && kind == 0 && err.kind != ERR_IO && !strstr(err.text, "generation_config.json"))
+                fail_msg("read %d: %s", (int)k, err.text);
+            if (ok || k % 7 == 0) remove_tree(to); /* else what is finished stays for the next round */
+        }
+        must_convert(source, to, o);
+        assert_same_folders(clean, to);
+    }
+    printf("%u faults\n", n_faults);
+    assert_true(n_faults > 100);
+}
+
 /* Leaves a conversion half done in `name`. */
 static const char *half_done(const char *name, const struct convert_options *o)
 {
@@ -884,6 +927,7 @@ int main(void)
         cmocka_unit_test(the_source_cut_does_not_matter),
         cmocka_unit_test(single_passes),
         cmocka_unit_test(killed_anywhere_the_result_is_the_same),
+        cmocka_unit_test(a_source_that_cannot_be_read),
         cmocka_unit_test(finished_shards_are_not_made_again),
         cmocka_unit_test(other_options_or_another_source_are_refused),
         cmocka_unit_test(a_damaged_manifest_is_refused),
