@@ -1,20 +1,10 @@
 #include "kern/list_int.h"
+#include "kern/select_int.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Selection by radix: three passes find the bits of the k-th largest key from the top (11 + 11 + 10), one pass writes
  * the positions. Time is O(n) for any input, and the 8 KiB of counters are the only memory. */
-enum { RADIX_BITS = 11, RADIX_SIZE = 1 << RADIX_BITS, KEY_BITS = 32 };
-
-/* An unsigned order for floats: larger score, larger key. Adding 0 turns -0 into +0 and changes nothing else. */
-static uint32_t key_of(float score)
-{
-    uint32_t bits;
-    score += 0.0f;
-    memcpy(&bits, &score, sizeof bits);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
 
 static bool any_nan(const float *scores, size_t n)
 {
@@ -23,41 +13,34 @@ static bool any_nan(const float *scores, size_t n)
     return found;
 }
 
-/* The key of rank k (1 is the largest), and in *ties how many positions with exactly that key belong to the first k. */
-static uint32_t key_of_rank(const float *scores, size_t n, size_t k, size_t *ties)
+static void count_digits(uint32_t counts[RADIX_SIZE], const struct select_rank *found, const float *scores, size_t n)
 {
-    uint32_t found = 0, found_mask = 0;
-    int shift = KEY_BITS;
-    while (shift > 0) {
-        uint32_t counts[RADIX_SIZE] = {0};
-        int bits = shift < RADIX_BITS ? shift : RADIX_BITS;
-        uint32_t digit_mask = (1u << bits) - 1;
-        shift -= bits;
-        for (size_t i = 0; i < n; i++) {
-            uint32_t key = key_of(scores[i]);
-            if ((key & found_mask) == found) counts[key >> shift & digit_mask]++;
-        }
-        uint32_t digit = digit_mask;
-        while (counts[digit] < k) k -= counts[digit--];
-        found |= digit << shift;
-        found_mask |= digit_mask << shift;
+    int bits = select_digit_bits(found->shift), shift = found->shift - bits;
+    uint32_t known = found->shift < KEY_BITS ? UINT32_MAX << found->shift : 0;
+    memset(counts, 0, RADIX_SIZE * sizeof *counts);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t key = select_key(scores[i]);
+        if ((key & known) == found->key) counts[key >> shift & ((1u << bits) - 1)]++;
     }
-    *ties = k;
-    return found;
 }
 
 bool select_top_ref(uint32_t *out, const float *scores, size_t n, size_t k)
 {
     if (any_nan(scores, n)) return false;
     if (k == 0) return true;
-    size_t ties;
-    uint32_t last = key_of_rank(scores, n, k, &ties);
+    struct select_rank last = {.shift = KEY_BITS, .rank = k};
+    while (last.shift > 0) {
+        uint32_t counts[RADIX_SIZE];
+        count_digits(counts, &last, scores, n);
+        select_next_digit(&last, counts);
+    }
+    size_t ties = last.rank; /* how many positions with exactly that key belong to the first k */
     size_t taken = 0;
     for (size_t i = 0; taken < k; i++) {
-        uint32_t key = key_of(scores[i]);
-        if (key < last) continue;
-        if (key == last && ties == 0) continue;
-        if (key == last) ties--;
+        uint32_t key = select_key(scores[i]);
+        if (key < last.key) continue;
+        if (key == last.key && ties == 0) continue;
+        if (key == last.key) ties--;
         out[taken++] = (uint32_t)i;
     }
     return true;

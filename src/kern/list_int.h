@@ -39,36 +39,52 @@
     X(select_top, ref, 0)
 
 #if defined(__x86_64__)
-#define KERN_LIST_SIMD(X)                             \
-    X(matmul_f32, avx2, CPU_AVX2)                     \
-    X(matmul_int8, avx2, CPU_AVX2)                    \
-    X(matmul_int4, avx2, CPU_AVX2)                    \
-    X(matmul_int4_grouped, avx2, CPU_AVX2)            \
-    X(matmul_int2, avx2, CPU_AVX2)                    \
-    X(matmul_int3, avx2, CPU_AVX2)                    \
-    X(matmul_transposed_f32, avx2, CPU_AVX2)          \
-    X(matmul_transposed_int8, avx2, CPU_AVX2)         \
-    X(matmul_transposed_int4, avx2, CPU_AVX2)         \
-    X(matmul_transposed_int4_grouped, avx2, CPU_AVX2) \
-    X(matmul_transposed_int2, avx2, CPU_AVX2)         \
-    X(matmul_transposed_int3, avx2, CPU_AVX2)         \
-    X(unpack_f32, avx2, CPU_AVX2)                     \
-    X(unpack_int8, avx2, CPU_AVX2)                    \
-    X(unpack_int4, avx2, CPU_AVX2)                    \
-    X(unpack_int4_grouped, avx2, CPU_AVX2)            \
-    X(unpack_int2, avx2, CPU_AVX2)                    \
-    X(unpack_int3, avx2, CPU_AVX2)                    \
-    X(rmsnorm, avx2, CPU_AVX2)                        \
-    X(layernorm, avx2, CPU_AVX2)                      \
-    X(rope, avx2, CPU_AVX2)                           \
-    X(swiglu, avx2, CPU_AVX2)                         \
-    X(sigmoid, avx2, CPU_AVX2)                        \
-    X(add, avx2, CPU_AVX2)                            \
-    X(axpy, avx2, CPU_AVX2)                           \
-    X(softmax, avx2, CPU_AVX2)                        \
-    X(gather_dot, avx2, CPU_AVX2)                     \
-    X(gather_mix, avx2, CPU_AVX2)                     \
-    X(index_scores, avx2, CPU_AVX2)
+#define KERN_LIST_SIMD(X)                                 \
+    X(matmul_f32, avx2, CPU_AVX2)                         \
+    X(matmul_int8, avx2, CPU_AVX2)                        \
+    X(matmul_int4, avx2, CPU_AVX2)                        \
+    X(matmul_int4_grouped, avx2, CPU_AVX2)                \
+    X(matmul_int2, avx2, CPU_AVX2)                        \
+    X(matmul_int3, avx2, CPU_AVX2)                        \
+    X(matmul_transposed_f32, avx2, CPU_AVX2)              \
+    X(matmul_transposed_int8, avx2, CPU_AVX2)             \
+    X(matmul_transposed_int4, avx2, CPU_AVX2)             \
+    X(matmul_transposed_int4_grouped, avx2, CPU_AVX2)     \
+    X(matmul_transposed_int2, avx2, CPU_AVX2)             \
+    X(matmul_transposed_int3, avx2, CPU_AVX2)             \
+    X(unpack_f32, avx2, CPU_AVX2)                         \
+    X(unpack_int8, avx2, CPU_AVX2)                        \
+    X(unpack_int4, avx2, CPU_AVX2)                        \
+    X(unpack_int4_grouped, avx2, CPU_AVX2)                \
+    X(unpack_int2, avx2, CPU_AVX2)                        \
+    X(unpack_int3, avx2, CPU_AVX2)                        \
+    X(rmsnorm, avx2, CPU_AVX2)                            \
+    X(layernorm, avx2, CPU_AVX2)                          \
+    X(rope, avx2, CPU_AVX2)                               \
+    X(swiglu, avx2, CPU_AVX2)                             \
+    X(sigmoid, avx2, CPU_AVX2)                            \
+    X(add, avx2, CPU_AVX2)                                \
+    X(axpy, avx2, CPU_AVX2)                               \
+    X(softmax, avx2, CPU_AVX2)                            \
+    X(gather_dot, avx2, CPU_AVX2)                         \
+    X(gather_mix, avx2, CPU_AVX2)                         \
+    X(index_scores, avx2, CPU_AVX2)                       \
+    X(select_top, avx2, CPU_AVX2)                         \
+    X(matmul_f32, avx512, CPU_AVX512)                     \
+    X(matmul_int8, avx512, CPU_AVX512)                    \
+    X(matmul_int4, avx512, CPU_AVX512)                    \
+    X(matmul_int4_grouped, avx512, CPU_AVX512)            \
+    X(matmul_int2, avx512, CPU_AVX512)                    \
+    X(matmul_int3, avx512, CPU_AVX512)                    \
+    X(matmul_transposed_f32, avx512, CPU_AVX512)          \
+    X(matmul_transposed_int8, avx512, CPU_AVX512)         \
+    X(matmul_transposed_int4, avx512, CPU_AVX512)         \
+    X(matmul_transposed_int4_grouped, avx512, CPU_AVX512) \
+    X(matmul_transposed_int2, avx512, CPU_AVX512)         \
+    X(matmul_transposed_int3, avx512, CPU_AVX512)         \
+    X(gather_dot, avx512, CPU_AVX512)                     \
+    X(gather_mix, avx512, CPU_AVX512)                     \
+    X(index_scores, avx512, CPU_AVX512)
 #else
 #define KERN_LIST_SIMD(X)
 #endif

@@ -1104,8 +1104,8 @@ BENCH_CALL(sigmoid, "256", 256 * 8.0, 256.0, fn(b->y, b->x, 256))
 BENCH_CALL(add, "6144", 6144 * 12.0, 6144.0, fn(b->y, b->x, 6144))
 BENCH_CALL(axpy, "6144", 6144 * 12.0, 6144 * 2.0, fn(b->y, 0x1p-30f, b->x, 6144))
 BENCH_CALL(softmax, "2048", 2048 * 8.0, 2048.0, fn(b->y, 2048))
-BENCH_CALL(gather_dot, "2048 rows of 576", 2048 * 576 * 4.0, 2048 * 576 * 2.0, fn(b->y, b->x, b->rows, 2048, 576, 1))
-BENCH_CALL(gather_mix, "2048 rows of 512", 2048 * 512 * 4.0, 2048 * 512 * 2.0, fn(b->y, b->x, b->rows, 2048, 512))
+BENCH_CALL(gather_dot, "256 rows of 576", 256 * 576 * 4.0, 256 * 576 * 2.0, fn(b->y, b->x, b->rows, 256, 576, 1))
+BENCH_CALL(gather_mix, "256 rows of 512", 256 * 512 * 4.0, 256 * 512 * 2.0, fn(b->y, b->x, b->rows, 256, 512))
 BENCH_CALL(index_scores, "2048 keys, 32 heads", 2048 * 128 * 4.0, 2048 * 32 * 256.0,
            fn(b->y, b->x, b->scales, b->rows, 2048, 32, 128, 0.1f))
 BENCH_CALL(select_top, "2048 of 131072", 131072 * 4.0, 131072.0, fn((uint32_t *)(void *)b->y, b->weights, 131072, 2048))
@@ -1129,15 +1129,15 @@ static int run_benchmark(void)
     uint32_t cpu = cpu_mask();
     struct kern reference;
     kern_select(&reference, 0);
-#define X(operation, set, need)                             \
-    if ((cpu & (need)) == (need)) {                         \
-        if (strcmp(#set, "ref") != 0) {                     \
-            bench.op = #operation;                          \
-            bench.isa = "ref";                              \
-            bench_##operation(&bench, reference.operation); \
-            bench.isa = #set;                               \
-            bench_##operation(&bench, operation##_##set);   \
-        }                                                   \
+#define X(operation, set, need)                                                  \
+    if ((cpu & (need)) == (need)) {                                              \
+        if (strcmp(#set, "ref") != 0) { \
+            bench.op = #operation;                                               \
+            bench.isa = "ref";                                                   \
+            bench_##operation(&bench, reference.operation);                      \
+            bench.isa = #set;                                                    \
+            bench_##operation(&bench, operation##_##set);                        \
+        }                                                                        \
     }
     KERN_LIST(X)
 #undef X

@@ -72,7 +72,8 @@ INLINE void few_rows(enum layout layout, const struct operands *m, size_t row, s
 
 struct tile {
     _Alignas(32) float sums[TILE_ROWS][TILE_OUT][KERN_LANES];
-    _Alignas(32) float panel[TILE_OUT][PANEL_COLUMNS]; /* weights as integers in f32 */
+    _Alignas(32) float panel[TILE_OUT][PANEL_COLUMNS];   /* weights as integers in f32 */
+    float factors[PANEL_COLUMNS / KERN_LANES][TILE_OUT]; /* scales of the panel's groups */
 };
 
 #define EACH_OUT(M, r) M(r, 0) M(r, 1) M(r, 2) M(r, 3)
@@ -121,17 +122,38 @@ INLINE void block(struct tile *tile, size_t row, size_t n, size_t out, const flo
 #undef SUM
 }
 
-/* All `columns` of the panel for n rows: a group at a time, whose factors are [n_groups][TILE_OUT], or all at once. */
+/* All `columns` of the panel for n rows, a group at a time or all at once. */
 INLINE void run_panel(struct tile *tile, size_t row, size_t n, const float *x, size_t x_stride, size_t columns,
-                      size_t group, const float *factors)
+                      size_t group)
 {
     for (size_t out = 0; out < TILE_OUT; out += QUAD) {
         for (size_t half = 0; half < KERN_LANES; half += 8) {
             if (!group) block(tile, row, n, out, x, x_stride, half, 0, columns, NULL);
             for (size_t begin = 0, g = 0; group && begin < columns; begin += group, g++) {
                 size_t end = begin + group < columns ? begin + group : columns;
-                block(tile, row, n, out, x, x_stride, half, begin, end, factors + g * TILE_OUT + out);
+                block(tile, row, n, out, x, x_stride, half, begin, end, &tile->factors[g][out]);
             }
+        }
+    }
+}
+
+/* The panel for all rows of the tile, in blocks of constant size: four are two and two, since one row alone would wait
+ * for its own sums. Shared by all layouts. */
+static void run_rows(struct tile *tile, size_t n_rows, const float *x, size_t x_stride, size_t columns, size_t group)
+{
+    size_t r = 0;
+    while (r < n_rows) {
+        const float *input = x + r * x_stride;
+        size_t left = n_rows - r;
+        if (left >= BLOCK_ROWS && left != BLOCK_ROWS + 1) {
+            run_panel(tile, r, BLOCK_ROWS, input, x_stride, columns, group);
+            r += BLOCK_ROWS;
+        } else if (left >= 2) {
+            run_panel(tile, r, 2, input, x_stride, columns, group);
+            r += 2;
+        } else {
+            run_panel(tile, r, 1, input, x_stride, columns, group);
+            r += 1;
         }
     }
 }
@@ -141,7 +163,6 @@ INLINE void run_tile(enum layout layout, struct tile *tile, const struct operand
                      size_t o)
 {
     size_t panel_columns = m->group ? PANEL_COLUMNS / m->group * m->group : PANEL_COLUMNS;
-    float factors[PANEL_COLUMNS / KERN_LANES * TILE_OUT];
     memset(tile->sums, 0, n_rows * sizeof tile->sums[0]);
     for (size_t first = 0; first < m->n_in; first += panel_columns) {
         size_t columns = m->n_in - first < panel_columns ? m->n_in - first : panel_columns;
@@ -151,15 +172,9 @@ INLINE void run_tile(enum layout layout, struct tile *tile, const struct operand
             for (size_t c = 0; c < columns; c += KERN_LANES)
                 lanes_store(&tile->panel[k][c], lanes_of_weights(layout, w, first + c));
             for (size_t g = 0; m->group && g * m->group < columns; g++)
-                factors[g * TILE_OUT + k] = m->scales[output * m->row_scales + first / m->group + g];
+                tile->factors[g][k] = m->scales[output * m->row_scales + first / m->group + g];
         }
-        size_t r = 0;
-        const float *x = m->x + row * m->x_stride + first;
-        for (; r + BLOCK_ROWS <= n_rows && n_rows - r != 4; r += BLOCK_ROWS)
-            run_panel(tile, r, 3, x + r * m->x_stride, m->x_stride, columns, m->group, factors);
-        for (; r + 2 <= n_rows; r += 2) /* four are two and two: one row alone waits for its own sums */
-            run_panel(tile, r, 2, x + r * m->x_stride, m->x_stride, columns, m->group, factors);
-        if (n_rows - r == 1) run_panel(tile, r, 1, x + r * m->x_stride, m->x_stride, columns, m->group, factors);
+        run_rows(tile, n_rows, m->x + row * m->x_stride + first, m->x_stride, columns, m->group);
     }
     for (size_t r = 0; r < n_rows; r++)
         for (size_t k = 0; k < TILE_OUT && o + k < m->n_out; k++)
