@@ -62,7 +62,8 @@ bool file_open(struct file *file, struct alloc *alloc, struct file_system fs, co
         file->descriptor = fs.ops->open(fs.context, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (file->descriptor < 0 && errno == EINTR);
     if (file->descriptor < 0) {
-        err_set(err, errno == ENOENT ? ERR_DATA : ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+        bool leads_nowhere = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+        err_set(err, leads_nowhere ? ERR_DATA : ERR_IO, "%s: cannot open: %s", path, strerror(errno));
         goto fail;
     }
     if (!identify(file, &file->identity, err)) goto fail;
