@@ -13,7 +13,10 @@
 enum { SHARDS_MAX = 512, PATH_BYTES_MAX = 4096 };
 
 #define SUFFIX ".safetensors"
-#define ARENA_BYTES_MAX (UINT64_C(4) << 30)
+#define ARENA_BYTES_MAX (UINT64_C(1) << 30) /* GLM-5.2 needs 10 MB */
+
+/* Numbers are used as they lie in the file. */
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "model files are little endian, and so must this machine be");
 
 /* --- the folder --- */
 
