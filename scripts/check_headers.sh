@@ -9,7 +9,10 @@ headers=$(find src include tests -name '*.h' 2>/dev/null | sort)
 failed=0
 for header in $headers; do
     isa=
-    case $header in *_avx2*) isa="-mavx2 -mfma -mf16c" ;; esac
+    case $header in
+    */x86/*avx2*) isa="-mavx2 -mfma -mf16c" ;;
+    */x86/*avx512*) isa="-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni" ;;
+    esac
     # shellcheck disable=SC2086 # lists of words
     printf '#include "%s"\n' "${header#*/}" | gcc $flags $isa -fsyntax-only -x c - || {
         echo "headers: does not compile alone: $header"
