@@ -33,8 +33,8 @@ enum {
 };
 
 /* y[r][o] = W[o] . x[r] for o < n_out, r < n_rows. y is [n_rows] rows y_stride floats apart, x likewise (n_in floats
- * used of each). W is n_out rows in the layout of its format; scales as fmt/format.h has them; group 0 unless grouped.
- */
+ * used of each). W is n_out rows in the layout of its format; scales as fmt/format.h has them. group is a multiple of
+ * KERN_LANES up to 256 for the grouped format, and ignored by the others: int3 has groups of 64 by itself. */
 typedef void matmul_fn(float *y, size_t y_stride, const void *w, const float *scales, const float *x, size_t x_stride,
                        size_t n_rows, size_t n_out, size_t n_in, size_t group);
 
@@ -76,7 +76,7 @@ typedef void gather_dot_fn(float *y, const float *q, const float *const *rows, s
 typedef void gather_mix_fn(float *y, const float *p, const float *const *rows, size_t n_rows, size_t dim);
 
 /* DSA index scores: y[t] = sum over heads g ascending of w[g] * relu((q[g] . keys[t]) * dot_scale), by fused
- * multiply-add from 0; w already carries its own scale. q is [n_heads][dim]. */
+ * multiply-add from 0; w already carries its own scale. q is [n_heads][dim]. A NaN is not below 0: it reaches y. */
 typedef void index_scores_fn(float *y, const float *q, const float *w, const float *const *keys, size_t n_keys,
                              size_t n_heads, size_t dim, float dot_scale);
 

@@ -9,219 +9,14 @@
 #include "kern/layout_int.h"
 #include "kern/list_int.h"
 #include "plat/cpu.h"
-#include "support/check.h"
+#include "support/guarded.h"
 
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-/* Random numbers: splitmix64. */
-struct rng {
-    uint64_t state;
-};
-
-static uint64_t rng_next(struct rng *rng)
-{
-    uint64_t z = rng->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-static size_t rng_below(struct rng *rng, size_t n)
-{
-    return (size_t)(rng_next(rng) % n);
-}
-static float rng_float(struct rng *rng)
-{
-    return (float)(int32_t)(rng_next(rng) >> 32) * 0x1p-31f;
-} /* -1 .. 1 */
-
-/* What the numbers are like. Extremes may make infinities and NaN: those must come out alike too. */
-enum kind { PLAIN, MIXED, TINY, EXTREME, KINDS };
-
-static float number(struct rng *rng, enum kind kind)
-{
-    static const float specials[] = {0.0f, -0.0f, 1.0f, -1.0f, 0x1p-149f, -0x1p-149f, 0x1p-126f, -0x1p-127f, 1e-30f};
-    static const float extremes[] = {0x1.fffffep127f, -0x1.fffffep127f, 1e30f, -1e30f, 0x1p-149f, -0x1p-140f, -0.0f};
-    float plain = rng_float(rng);
-    switch (kind) {
-    case PLAIN: return plain;
-    case MIXED: return rng_below(rng, 3) ? plain : specials[rng_below(rng, COUNT(specials))];
-    case TINY: return plain * 0x1p-140f;
-    case EXTREME: return rng_below(rng, 3) ? plain * 100 : extremes[rng_below(rng, COUNT(extremes))];
-    case KINDS: break;
-    }
-    return 0;
-}
-
-/* One check: its random numbers, where operands lie, and the operands to be found unchanged afterwards. */
-enum { AREAS = 16, AREA_BYTES = 1 << 21, POISON = 0xa5 };
-
-struct area {
-    unsigned char *base; /* [AREA_BYTES], unreadable pages on both sides */
-    unsigned char *copy; /* of the operand in it, NULL when it is an output */
-    unsigned char *data;
-    size_t bytes;
-};
-
-struct check {
-    const char *name;
-    struct rng rng;
-    bool is_quiet;    /* a failure is what is expected: say nothing */
-    bool against_end; /* operands end at an unreadable page, or begin behind one */
-    enum kind kind;
-    size_t comparisons;
-    size_t n_areas;
-    struct area areas[AREAS];
-    char shape[160];
-};
-
-static size_t page_bytes(void)
-{
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static void check_init(struct check *check, uint64_t seed)
-{
-    *check = (struct check){.rng.state = seed};
-    for (size_t i = 0; i < AREAS; i++) {
-        size_t page = page_bytes();
-        unsigned char *all = mmap(NULL, AREA_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        assert_ptr_not_equal(all, MAP_FAILED);
-        check->areas[i].base = all + page;
-        assert_int_equal(mprotect(all + page, AREA_BYTES, PROT_READ | PROT_WRITE), 0);
-        check->areas[i].copy = malloc(AREA_BYTES);
-        assert_non_null(check->areas[i].copy);
-    }
-}
-
-static void check_fini(struct check *check)
-{
-    for (size_t i = 0; i < AREAS; i++) {
-        munmap(check->areas[i].base - page_bytes(), AREA_BYTES + 2 * page_bytes());
-        free(check->areas[i].copy);
-    }
-}
-
-static void begin(struct check *check)
-{
-    check->n_areas = 0;
-}
-
-/* Poisoned memory of exactly this size, with nothing readable behind it or nothing in front of it. */
-static void *area(struct check *check, size_t bytes)
-{
-    assert_true(check->n_areas < AREAS);
-    assert_true(bytes <= AREA_BYTES);
-    struct area *area = &check->areas[check->n_areas++];
-    area->bytes = bytes;
-    area->data = check->against_end ? area->base + AREA_BYTES - bytes : area->base;
-    return memset(area->data, POISON, bytes);
-}
-
-static float *floats(struct check *check, size_t n)
-{
-    float *data = area(check, n * sizeof *data);
-    for (size_t i = 0; i < n; i++) data[i] = number(&check->rng, check->kind);
-    return data;
-}
-
-static float *scale_factors(struct check *check, size_t n)
-{
-    float *data = area(check, n * sizeof *data);
-    for (size_t i = 0; i < n; i++) data[i] = (0.5f + fabsf(rng_float(&check->rng))) * 0.03f;
-    return data;
-}
-
-static void *weight_rows(struct check *check, enum layout layout, size_t n_out, size_t n_in)
-{
-    if (layout == LAYOUT_F32) return floats(check, n_out * n_in);
-    size_t bytes = n_out * layout_row_bytes(layout, n_in);
-    unsigned char *data = area(check, bytes);
-    for (size_t i = 0; i < bytes; i++) data[i] = (unsigned char)rng_next(&check->rng);
-    return data;
-}
-
-static const float **pointers(struct check *check, const float *rows, size_t n_rows, size_t stride)
-{
-    const float **data = area(check, n_rows * sizeof *data);
-    for (size_t i = 0; i < n_rows; i++) data[i] = rows + (n_rows - 1 - i) * stride; /* not in order of address */
-    return data;
-}
-
-/* The operands so far must not change from here on. */
-static void seal(struct check *check)
-{
-    for (size_t i = 0; i < check->n_areas; i++)
-        memcpy(check->areas[i].copy, check->areas[i].data, check->areas[i].bytes);
-}
-
-static bool is_sealed(struct check *check, size_t n_operands)
-{
-    for (size_t i = 0; i < n_operands; i++) {
-        if (memcmp(check->areas[i].copy, check->areas[i].data, check->areas[i].bytes) == 0) continue;
-        if (!check->is_quiet) print_error("%s %s: operand %zu was changed\n", check->name, check->shape, i);
-        return false;
-    }
-    return true;
-}
-
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static bool same(struct check *check, const float *want, const float *got, size_t n)
-{
-    check->comparisons += n;
-    for (size_t i = 0; i < n; i++) {
-        if (bits_of(want[i]) == bits_of(got[i]) || (isnan(want[i]) && isnan(got[i]))) continue;
-        if (!check->is_quiet)
-            print_error("%s %s: at %zu the reference has %a, the kernel %a\n", check->name, check->shape, i,
-                        (double)want[i], (double)got[i]);
-        return false;
-    }
-    return true;
-}
-
-/* |got - exact| <= terms * epsilon * magnitude, and what underflow may cost. */
-static bool near(struct check *check, double exact, float got, double terms, double magnitude)
-{
-    double bound = terms * (double)0x1p-24f * magnitude + (terms + 2) * 0x1p-148;
-    if (fabs(exact - (double)got) <= bound) return true;
-    if (!check->is_quiet)
-        print_error("%s %s: float64 has %.17g, the reference %.9g, allowed %.3g\n", check->name, check->shape, exact,
-                    (double)got, bound);
-    return false;
-}
-
-#define SHAPE(check, ...) (void)snprintf((check)->shape, sizeof(check)->shape, __VA_ARGS__)
-
-/* Runs `body`, which returns false at a difference, for each kind of numbers and for both sides of the operands. */
-typedef bool body_fn(struct check *check, const void *argument);
-
-static bool for_all_kinds(struct check *check, body_fn *body, const void *argument)
-{
-    for (int kind = 0; kind < KINDS; kind++) {
-        check->kind = (enum kind)kind;
-        check->against_end = true;
-        begin(check);
-        if (!body(check, argument)) return false;
-    }
-    check->kind = MIXED;
-    check->against_end = false;
-    begin(check);
-    return body(check, argument);
-}
 
 static const size_t lengths[] = {1,   2,   3,   4,   5,   7,   8,   9,   11,  13,   15,   16,   17,   19,  23,
                                  24,  25,  29,  31,  32,  33,  39,  40,  41,  47,   48,   49,   55,   57,  63,
@@ -253,7 +48,7 @@ static bool matmul_reference_is_near(struct check *check, const struct matmul_ca
                 exact += weight * (double)x[r * x_stride + i];
                 magnitude += fabs(weight * (double)x[r * x_stride + i]);
             }
-            if (!near(check, exact, y[r * y_stride + o], (double)c->n_in + 4, magnitude)) return false;
+            if (!check_near(check, exact, y[r * y_stride + o], (double)c->n_in + 4, magnitude)) return false;
         }
     }
     return true;
@@ -266,25 +61,25 @@ static bool matmul_body(struct check *check, const void *argument)
     size_t y_floats = (c->n_rows - 1) * y_stride + c->n_out;
     SHAPE(check, "rows %zu (%zu apart, to %zu), out %zu, in %zu, group %zu, kind %d, %s", c->n_rows, x_stride, y_stride,
           c->n_out, c->n_in, c->group, (int)check->kind, check->against_end ? "at the end" : "at the start");
-    unsigned char *w = weight_rows(check, c->layout, c->n_out, c->n_in);
+    unsigned char *w = check_weights(check, c->layout, c->n_out, c->n_in);
     float *scales = NULL;
-    if (c->layout != LAYOUT_F32) scales = scale_factors(check, c->n_out * layout_row_scales(c->n_in, c->scale_group));
-    float *x = floats(check, (c->n_rows - 1) * x_stride + c->n_in);
+    if (c->layout != LAYOUT_F32) scales = check_scales(check, c->n_out * layout_row_scales(c->n_in, c->scale_group));
+    float *x = check_floats(check, (c->n_rows - 1) * x_stride + c->n_in);
     size_t operands = check->n_areas;
-    float *want = area(check, y_floats * sizeof(float)), *got = area(check, y_floats * sizeof(float));
-    float *alone = area(check, c->n_out * sizeof(float));
-    seal(check);
+    float *want = check_area(check, y_floats * sizeof(float)), *got = check_area(check, y_floats * sizeof(float));
+    float *alone = check_area(check, c->n_out * sizeof(float));
+    check_seal(check);
     c->ref(want, y_stride, w, scales, x, x_stride, c->n_rows, c->n_out, c->n_in, c->group);
     c->fn(got, y_stride, w, scales, x, x_stride, c->n_rows, c->n_out, c->n_in, c->group);
-    if (!same(check, want, got, y_floats)) return false;
+    if (!check_same(check, want, got, y_floats)) return false;
     for (size_t r = 0; r < c->n_rows; r++) {
         c->fn(alone, c->n_out, w, scales, x + r * x_stride, x_stride, 1, c->n_out, c->n_in, c->group);
-        if (!same(check, got + r * y_stride, alone, c->n_out)) return false;
+        if (!check_same(check, got + r * y_stride, alone, c->n_out)) return false;
     }
     if (check->kind != EXTREME && c->fn == c->ref &&
         !matmul_reference_is_near(check, c, want, y_stride, w, scales, x, x_stride))
         return false;
-    return is_sealed(check, operands);
+    return check_is_sealed(check, operands);
 }
 
 static bool check_matmul(struct check *check, matmul_fn *fn, matmul_fn *ref, enum layout layout, bool is_grouped)
@@ -300,7 +95,7 @@ static bool check_matmul(struct check *check, matmul_fn *fn, matmul_fn *ref, enu
             c.n_out = outs[rng_below(&check->rng, COUNT(outs))];
             c.n_rows = rows[rng_below(&check->rng, c.n_in > 300 ? 8 : COUNT(rows))];
             if (i % 4 == 0) c.n_rows = 1;
-            if (!for_all_kinds(check, matmul_body, &c)) return false;
+            if (!check_all_kinds(check, matmul_body, &c)) return false;
         }
     }
     c.n_in = 800; /* every number of rows and outputs around the tiles, past the longest run of columns kept unpacked */
@@ -308,7 +103,7 @@ static bool check_matmul(struct check *check, matmul_fn *fn, matmul_fn *ref, enu
     c.scale_group = layout == LAYOUT_INT3 ? INT3_GROUP : c.group;
     for (c.n_rows = 1; c.n_rows <= 50; c.n_rows += 1 + c.n_rows / 5) {
         c.n_out = 1 + rng_below(&check->rng, c.n_rows < 9 ? 18 : 9);
-        if (!for_all_kinds(check, matmul_body, &c)) return false;
+        if (!check_all_kinds(check, matmul_body, &c)) return false;
     }
     return true;
 }
@@ -336,7 +131,7 @@ static bool transposed_reference_is_near(struct check *check, const struct trans
             magnitude += fabs(weight * (double)coefficients[o]);
         }
         magnitude += 128 * 0x1p-126; /* a coefficient below the normal range loses bits that a weight then multiplies */
-        if (!near(check, exact, y[i], (double)c->n_out + 4, magnitude)) return false;
+        if (!check_near(check, exact, y[i], (double)c->n_out + 4, magnitude)) return false;
     }
     return true;
 }
@@ -346,20 +141,20 @@ static bool transposed_body(struct check *check, const void *argument)
     const struct transposed_case *c = argument;
     SHAPE(check, "out %zu, in %zu, group %zu, kind %d, %s", c->n_out, c->n_in, c->group, (int)check->kind,
           check->against_end ? "at the end" : "at the start");
-    unsigned char *w = weight_rows(check, c->layout, c->n_out, c->n_in);
+    unsigned char *w = check_weights(check, c->layout, c->n_out, c->n_in);
     float *scales = NULL;
-    if (c->layout != LAYOUT_F32) scales = scale_factors(check, c->n_out * layout_row_scales(c->n_in, c->scale_group));
-    float *coefficients = floats(check, c->n_out);
+    if (c->layout != LAYOUT_F32) scales = check_scales(check, c->n_out * layout_row_scales(c->n_in, c->scale_group));
+    float *coefficients = check_floats(check, c->n_out);
     size_t operands = check->n_areas;
-    float *want = area(check, c->n_in * sizeof(float)), *got = area(check, c->n_in * sizeof(float));
-    seal(check);
+    float *want = check_area(check, c->n_in * sizeof(float)), *got = check_area(check, c->n_in * sizeof(float));
+    check_seal(check);
     c->ref(want, w, scales, coefficients, c->n_out, c->n_in, c->group);
     c->fn(got, w, scales, coefficients, c->n_out, c->n_in, c->group);
-    if (!same(check, want, got, c->n_in)) return false;
+    if (!check_same(check, want, got, c->n_in)) return false;
     if (check->kind != EXTREME && c->fn == c->ref &&
         !transposed_reference_is_near(check, c, want, w, scales, coefficients))
         return false;
-    return is_sealed(check, operands);
+    return check_is_sealed(check, operands);
 }
 
 static bool check_transposed(struct check *check, matmul_transposed_fn *fn, matmul_transposed_fn *ref,
@@ -372,7 +167,7 @@ static bool check_transposed(struct check *check, matmul_transposed_fn *fn, matm
             c.n_out = i % 16 + 1;
             c.group = is_grouped ? groups[g] : 0;
             c.scale_group = layout == LAYOUT_INT3 ? INT3_GROUP : c.group;
-            if (!for_all_kinds(check, transposed_body, &c)) return false;
+            if (!check_all_kinds(check, transposed_body, &c)) return false;
         }
     }
     return true;
@@ -382,15 +177,15 @@ static bool unpack_body(struct check *check, const void *argument)
 {
     const struct transposed_case *c = argument;
     SHAPE(check, "in %zu, group %zu, %s", c->n_in, c->group, check->against_end ? "at the end" : "at the start");
-    unsigned char *w = weight_rows(check, c->layout, 1, c->n_in);
+    unsigned char *w = check_weights(check, c->layout, 1, c->n_in);
     float *scales = NULL;
-    if (c->layout != LAYOUT_F32) scales = scale_factors(check, layout_row_scales(c->n_in, c->scale_group));
+    if (c->layout != LAYOUT_F32) scales = check_scales(check, layout_row_scales(c->n_in, c->scale_group));
     size_t operands = check->n_areas;
-    float *want = area(check, c->n_in * sizeof(float)), *got = area(check, c->n_in * sizeof(float));
-    seal(check);
+    float *want = check_area(check, c->n_in * sizeof(float)), *got = check_area(check, c->n_in * sizeof(float));
+    check_seal(check);
     c->unpack_ref(want, w, scales, c->n_in, c->group);
     c->unpack(got, w, scales, c->n_in, c->group);
-    return same(check, want, got, c->n_in) && is_sealed(check, operands);
+    return check_same(check, want, got, c->n_in) && check_is_sealed(check, operands);
 }
 
 static bool check_unpack(struct check *check, unpack_fn *fn, unpack_fn *ref, enum layout layout, bool is_grouped)
@@ -401,7 +196,7 @@ static bool check_unpack(struct check *check, unpack_fn *fn, unpack_fn *ref, enu
             c.n_in = lengths[i];
             c.group = is_grouped ? groups[g] : 0;
             c.scale_group = layout == LAYOUT_INT3 ? INT3_GROUP : c.group;
-            if (!for_all_kinds(check, unpack_body, &c)) return false;
+            if (!check_all_kinds(check, unpack_body, &c)) return false;
         }
     }
     return true;
@@ -447,128 +242,125 @@ static void shape_of_vector(struct check *check, size_t n)
     SHAPE(check, "n %zu, kind %d, %s", n, (int)check->kind, check->against_end ? "at the end" : "at the start");
 }
 
-/* A second copy of an operand, for operations that work in place. */
-static float *twin(struct check *check, const float *data, size_t n)
-{
-    return memcpy(area(check, n * sizeof *data), data, n * sizeof *data);
-}
-
 static bool rmsnorm_body(struct check *check, const void *argument)
 {
     const struct vector_case *c = argument;
     shape_of_vector(check, c->n);
-    float *x = floats(check, c->n), *w = floats(check, c->n);
-    float *want = area(check, c->n * sizeof *x), *got = area(check, c->n * sizeof *x), *in_place = twin(check, x, c->n);
+    float *x = check_floats(check, c->n), *w = check_floats(check, c->n);
+    float *want = check_area(check, c->n * sizeof *x), *got = check_area(check, c->n * sizeof *x),
+          *in_place = check_twin(check, x, c->n);
     double squares = 0;
     for (size_t i = 0; i < c->n; i++) squares += (double)x[i] * (double)x[i];
-    seal(check);
+    check_seal(check);
     rmsnorm_ref(want, x, w, c->n, 1e-5f);
     c->rmsnorm(got, x, w, c->n, 1e-5f);
     c->rmsnorm(in_place, in_place, w, c->n, 1e-5f);
-    if (!same(check, want, got, c->n) || !same(check, want, in_place, c->n)) return false;
-    if (check->kind == EXTREME) return is_sealed(check, 2);
+    if (!check_same(check, want, got, c->n) || !check_same(check, want, in_place, c->n)) return false;
+    if (check->kind == EXTREME) return check_is_sealed(check, 2);
     for (size_t i = 0; i < c->n; i++) {
         double exact = (double)x[i] / sqrt(squares / (double)c->n + (double)1e-5f) * (double)w[i];
-        if (!near(check, exact, want[i], 4, fabs(exact) + 0x1p-126)) return false;
+        if (!check_near(check, exact, want[i], 4, fabs(exact) + 0x1p-126)) return false;
     }
-    return is_sealed(check, 2);
+    return check_is_sealed(check, 2);
 }
 
 static bool layernorm_body(struct check *check, const void *argument)
 {
     const struct vector_case *c = argument;
     shape_of_vector(check, c->n);
-    float *x = floats(check, c->n), *w = floats(check, c->n), *b = floats(check, c->n);
-    float *want = area(check, c->n * sizeof *x), *got = area(check, c->n * sizeof *x), *in_place = twin(check, x, c->n);
+    float *x = check_floats(check, c->n), *w = check_floats(check, c->n), *b = check_floats(check, c->n);
+    float *want = check_area(check, c->n * sizeof *x), *got = check_area(check, c->n * sizeof *x),
+          *in_place = check_twin(check, x, c->n);
     double sum = 0, squares = 0;
     for (size_t i = 0; i < c->n; i++) sum += (double)x[i];
     double mean = sum / (double)c->n;
     for (size_t i = 0; i < c->n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
-    seal(check);
+    check_seal(check);
     layernorm_ref(want, x, w, b, c->n, 1e-6f);
     c->layernorm(got, x, w, b, c->n, 1e-6f);
     c->layernorm(in_place, in_place, w, b, c->n, 1e-6f);
-    if (!same(check, want, got, c->n) || !same(check, want, in_place, c->n)) return false;
-    if (check->kind == EXTREME) return is_sealed(check, 3);
+    if (!check_same(check, want, got, c->n) || !check_same(check, want, in_place, c->n)) return false;
+    if (check->kind == EXTREME) return check_is_sealed(check, 3);
     for (size_t i = 0; i < c->n; i++) {
         double scaled = ((double)x[i] - mean) / sqrt(squares / (double)c->n + (double)1e-6f) * (double)w[i];
         double exact = scaled + (double)b[i];
-        if (!near(check, exact, want[i], 5, fabs(scaled) + fabs((double)b[i]) + 1e-12)) return false;
+        if (!check_near(check, exact, want[i], 5, fabs(scaled) + fabs((double)b[i]) + 1e-12)) return false;
     }
-    return is_sealed(check, 3);
+    return check_is_sealed(check, 3);
 }
 
 static bool rope_body(struct check *check, const void *argument)
 {
     const struct vector_case *c = argument;
     shape_of_vector(check, c->n);
-    float *cosine = floats(check, c->n), *sine = floats(check, c->n);
-    float *x = floats(check, 2 * c->n), *scratch = area(check, 2 * c->n * sizeof *x);
-    float *want = twin(check, x, 2 * c->n), *got = twin(check, x, 2 * c->n);
-    seal(check);
+    float *cosine = check_floats(check, c->n), *sine = check_floats(check, c->n);
+    float *x = check_floats(check, 2 * c->n), *scratch = check_area(check, 2 * c->n * sizeof *x);
+    float *want = check_twin(check, x, 2 * c->n), *got = check_twin(check, x, 2 * c->n);
+    check_seal(check);
     rope_ref(want, scratch, cosine, sine, c->n);
     c->rope(got, scratch, cosine, sine, c->n);
-    if (!same(check, want, got, 2 * c->n)) return false;
-    if (check->kind == EXTREME) return is_sealed(check, 3);
+    if (!check_same(check, want, got, 2 * c->n)) return false;
+    if (check->kind == EXTREME) return check_is_sealed(check, 3);
     for (size_t j = 0; j < c->n; j++) {
         double ac = (double)x[2 * j] * (double)cosine[j], bs = (double)x[2 * j + 1] * (double)sine[j];
         double bc = (double)x[2 * j + 1] * (double)cosine[j], as = (double)x[2 * j] * (double)sine[j];
-        if (!near(check, ac - bs, want[j], 3, fabs(ac) + fabs(bs))) return false;
-        if (!near(check, bc + as, want[c->n + j], 3, fabs(bc) + fabs(as))) return false;
+        if (!check_near(check, ac - bs, want[j], 3, fabs(ac) + fabs(bs))) return false;
+        if (!check_near(check, bc + as, want[c->n + j], 3, fabs(bc) + fabs(as))) return false;
     }
-    return is_sealed(check, 3);
+    return check_is_sealed(check, 3);
 }
 
 static bool swiglu_body(struct check *check, const void *argument)
 {
     const struct vector_case *c = argument;
     shape_of_vector(check, c->n);
-    float *gate = floats(check, c->n), *up = floats(check, c->n);
+    float *gate = check_floats(check, c->n), *up = check_floats(check, c->n);
     if (check->kind == PLAIN)
         for (size_t i = 0; i < c->n; i++) gate[i] *= 120; /* through both ends of the exponential */
-    float *want = area(check, c->n * sizeof *up), *got = area(check, c->n * sizeof *up);
-    float *in_place = twin(check, gate, c->n);
-    seal(check);
+    float *want = check_area(check, c->n * sizeof *up), *got = check_area(check, c->n * sizeof *up);
+    float *in_place = check_twin(check, gate, c->n);
+    check_seal(check);
     swiglu_ref(want, gate, up, c->n);
     c->swiglu(got, gate, up, c->n);
     c->swiglu(in_place, in_place, up, c->n);
-    if (!same(check, want, got, c->n) || !same(check, want, in_place, c->n)) return false;
+    if (!check_same(check, want, got, c->n) || !check_same(check, want, in_place, c->n)) return false;
     for (size_t i = 0; i < c->n && check->kind != EXTREME; i++) {
         if (gate[i] < -87) continue; /* exp(-gate) leaves f32, and the product is at most 1e-36 */
         double exact = (double)gate[i] / (1 + exp(-(double)gate[i])) * (double)up[i];
-        if (!near(check, exact, want[i], 6, fabs(exact) + 0x1p-126)) return false;
+        if (!check_near(check, exact, want[i], 6, fabs(exact) + 0x1p-126)) return false;
     }
-    return is_sealed(check, 2);
+    return check_is_sealed(check, 2);
 }
 
 static bool sigmoid_body(struct check *check, const void *argument)
 {
     const struct vector_case *c = argument;
     shape_of_vector(check, c->n);
-    float *x = floats(check, c->n);
+    float *x = check_floats(check, c->n);
     if (check->kind == PLAIN)
         for (size_t i = 0; i < c->n; i++) x[i] *= 120;
-    float *want = area(check, c->n * sizeof *x), *got = area(check, c->n * sizeof *x), *in_place = twin(check, x, c->n);
-    seal(check);
+    float *want = check_area(check, c->n * sizeof *x), *got = check_area(check, c->n * sizeof *x),
+          *in_place = check_twin(check, x, c->n);
+    check_seal(check);
     sigmoid_ref(want, x, c->n);
     c->sigmoid(got, x, c->n);
     c->sigmoid(in_place, in_place, c->n);
-    if (!same(check, want, got, c->n) || !same(check, want, in_place, c->n)) return false;
+    if (!check_same(check, want, got, c->n) || !check_same(check, want, in_place, c->n)) return false;
     for (size_t i = 0; i < c->n; i++) {
         double exact = 1 / (1 + exp(-(double)x[i]));
         if (x[i] < -87) exact = fmin(exact, (double)want[i]); /* exp(-x) leaves f32, and 0 is near enough */
-        if (!near(check, exact, want[i], 5, exact)) return false;
+        if (!check_near(check, exact, want[i], 5, exact)) return false;
     }
-    return is_sealed(check, 1);
+    return check_is_sealed(check, 1);
 }
 
 static bool add_body(struct check *check, const void *argument)
 {
     const struct vector_case *c = argument;
     shape_of_vector(check, c->n);
-    float *x = floats(check, c->n), *want = floats(check, c->n), *got = twin(check, want, c->n);
-    float a = number(&check->rng, check->kind);
-    seal(check);
+    float *x = check_floats(check, c->n), *want = check_floats(check, c->n), *got = check_twin(check, want, c->n);
+    float a = rng_number(&check->rng, check->kind);
+    check_seal(check);
     if (c->add) {
         add_ref(want, x, c->n);
         c->add(got, x, c->n);
@@ -576,44 +368,44 @@ static bool add_body(struct check *check, const void *argument)
         axpy_ref(want, a, x, c->n);
         c->axpy(got, a, x, c->n);
     }
-    if (!same(check, want, got, c->n)) return false;
+    if (!check_same(check, want, got, c->n)) return false;
     for (size_t i = 0; i < c->n && check->kind != EXTREME; i++) {
         float before;
         memcpy(&before, check->areas[1].copy + i * sizeof before, sizeof before);
         double exact = (double)before + (c->add ? 1 : (double)a) * (double)x[i];
-        if (!near(check, exact, want[i], 1, fabs(exact))) return false;
+        if (!check_near(check, exact, want[i], 1, fabs(exact))) return false;
     }
-    return is_sealed(check, 1);
+    return check_is_sealed(check, 1);
 }
 
 static bool softmax_body(struct check *check, const void *argument)
 {
     const struct vector_case *c = argument;
     shape_of_vector(check, c->n);
-    float *x = floats(check, c->n);
+    float *x = check_floats(check, c->n);
     for (size_t i = 0; i < c->n && check->kind == PLAIN; i++) x[i] *= 60;
-    float *want = twin(check, x, c->n), *got = twin(check, x, c->n);
+    float *want = check_twin(check, x, c->n), *got = check_twin(check, x, c->n);
     double max = (double)x[0], sum = 0;
     for (size_t i = 0; i < c->n; i++) max = fmax(max, (double)x[i]);
     for (size_t i = 0; i < c->n; i++) sum += exp((double)x[i] - max);
-    seal(check);
+    check_seal(check);
     softmax_ref(want, c->n);
     c->softmax(got, c->n);
-    if (!same(check, want, got, c->n)) return false;
+    if (!check_same(check, want, got, c->n)) return false;
     for (size_t i = 0; i < c->n && check->kind != EXTREME; i++) {
         double exact = exp((double)x[i] - max) / sum;
         /* x - max is rounded, by up to 2^-24 of itself, and the exponential turns that into a relative error */
         double terms = 6 + (double)c->n / KERN_LANES + fabs((double)x[i] - max);
-        if (!near(check, exact, want[i], terms, exact + 0x1p-120)) return false;
+        if (!check_near(check, exact, want[i], terms, exact + 0x1p-120)) return false;
     }
-    return is_sealed(check, 1);
+    return check_is_sealed(check, 1);
 }
 
 static bool check_vector(struct check *check, body_fn *body, struct vector_case c)
 {
     for (size_t i = 0; i < COUNT(lengths); i++) {
         c.n = lengths[i];
-        if (!for_all_kinds(check, body, &c)) return false;
+        if (!check_all_kinds(check, body, &c)) return false;
     }
     return true;
 }
@@ -647,22 +439,22 @@ static bool dot_body(struct check *check, const void *argument)
     const struct gather_case *c = argument;
     SHAPE(check, "rows %zu, dim %zu, kind %d, %s", c->n_rows, c->dim, (int)check->kind,
           check->against_end ? "at the end" : "at the start");
-    float *q = floats(check, c->dim), *all = floats(check, c->n_rows * c->dim);
-    const float **rows = pointers(check, all, c->n_rows, c->dim);
-    float *want = area(check, c->n_rows * sizeof *q), *got = area(check, c->n_rows * sizeof *q);
-    seal(check);
+    float *q = check_floats(check, c->dim), *all = check_floats(check, c->n_rows * c->dim);
+    const float **rows = check_pointers(check, all, c->n_rows, c->dim);
+    float *want = check_area(check, c->n_rows * sizeof *q), *got = check_area(check, c->n_rows * sizeof *q);
+    check_seal(check);
     gather_dot_ref(want, q, rows, c->n_rows, c->dim, 0.0625f);
     c->dot(got, q, rows, c->n_rows, c->dim, 0.0625f);
-    if (!same(check, want, got, c->n_rows)) return false;
+    if (!check_same(check, want, got, c->n_rows)) return false;
     for (size_t t = 0; t < c->n_rows && check->kind != EXTREME; t++) {
         double exact = 0, magnitude = 0;
         for (size_t i = 0; i < c->dim; i++) {
             exact += (double)q[i] * (double)rows[t][i] * 0.0625;
             magnitude += fabs((double)q[i] * (double)rows[t][i] * 0.0625);
         }
-        if (!near(check, exact, want[t], (double)c->dim + 1, magnitude)) return false;
+        if (!check_near(check, exact, want[t], (double)c->dim + 1, magnitude)) return false;
     }
-    return is_sealed(check, 3);
+    return check_is_sealed(check, 3);
 }
 
 static bool mix_body(struct check *check, const void *argument)
@@ -670,22 +462,22 @@ static bool mix_body(struct check *check, const void *argument)
     const struct gather_case *c = argument;
     SHAPE(check, "rows %zu, dim %zu, kind %d, %s", c->n_rows, c->dim, (int)check->kind,
           check->against_end ? "at the end" : "at the start");
-    float *p = floats(check, c->n_rows), *all = floats(check, c->n_rows * c->dim);
-    const float **rows = pointers(check, all, c->n_rows, c->dim);
-    float *want = area(check, c->dim * sizeof *p), *got = area(check, c->dim * sizeof *p);
-    seal(check);
+    float *p = check_floats(check, c->n_rows), *all = check_floats(check, c->n_rows * c->dim);
+    const float **rows = check_pointers(check, all, c->n_rows, c->dim);
+    float *want = check_area(check, c->dim * sizeof *p), *got = check_area(check, c->dim * sizeof *p);
+    check_seal(check);
     gather_mix_ref(want, p, rows, c->n_rows, c->dim);
     c->mix(got, p, rows, c->n_rows, c->dim);
-    if (!same(check, want, got, c->dim)) return false;
+    if (!check_same(check, want, got, c->dim)) return false;
     for (size_t i = 0; i < c->dim && check->kind != EXTREME; i++) {
         double exact = 0, magnitude = 0;
         for (size_t t = 0; t < c->n_rows; t++) {
             exact += (double)p[t] * (double)rows[t][i];
             magnitude += fabs((double)p[t] * (double)rows[t][i]);
         }
-        if (!near(check, exact, want[i], (double)c->n_rows, magnitude)) return false;
+        if (!check_near(check, exact, want[i], (double)c->n_rows, magnitude)) return false;
     }
-    return is_sealed(check, 3);
+    return check_is_sealed(check, 3);
 }
 
 static bool index_body(struct check *check, const void *argument)
@@ -693,14 +485,14 @@ static bool index_body(struct check *check, const void *argument)
     const struct gather_case *c = argument;
     SHAPE(check, "keys %zu, heads %zu, dim %zu, kind %d, %s", c->n_rows, c->n_heads, c->dim, (int)check->kind,
           check->against_end ? "at the end" : "at the start");
-    float *q = floats(check, c->n_heads * c->dim), *w = floats(check, c->n_heads);
-    float *all = floats(check, c->n_rows * c->dim);
-    const float **keys = pointers(check, all, c->n_rows, c->dim);
-    float *want = area(check, c->n_rows * sizeof *q), *got = area(check, c->n_rows * sizeof *q);
-    seal(check);
+    float *q = check_floats(check, c->n_heads * c->dim), *w = check_floats(check, c->n_heads);
+    float *all = check_floats(check, c->n_rows * c->dim);
+    const float **keys = check_pointers(check, all, c->n_rows, c->dim);
+    float *want = check_area(check, c->n_rows * sizeof *q), *got = check_area(check, c->n_rows * sizeof *q);
+    check_seal(check);
     index_scores_ref(want, q, w, keys, c->n_rows, c->n_heads, c->dim, 0.125f);
     c->index(got, q, w, keys, c->n_rows, c->n_heads, c->dim, 0.125f);
-    if (!same(check, want, got, c->n_rows)) return false;
+    if (!check_same(check, want, got, c->n_rows)) return false;
     for (size_t t = 0; t < c->n_rows && check->kind != EXTREME; t++) {
         double exact = 0, magnitude = 0;
         for (size_t g = 0; g < c->n_heads; g++) {
@@ -712,9 +504,9 @@ static bool index_body(struct check *check, const void *argument)
             exact += (double)w[g] * fmax(dot, 0);
             magnitude += fabs((double)w[g]) * size;
         }
-        if (!near(check, exact, want[t], (double)(c->dim + c->n_heads) + 1, magnitude)) return false;
+        if (!check_near(check, exact, want[t], (double)(c->dim + c->n_heads) + 1, magnitude)) return false;
     }
-    return is_sealed(check, 4);
+    return check_is_sealed(check, 4);
 }
 
 static bool check_gather(struct check *check, body_fn *body, struct gather_case c)
@@ -724,12 +516,12 @@ static bool check_gather(struct check *check, body_fn *body, struct gather_case 
         c.dim = lengths[i];
         c.n_rows = i % 21 + 1;
         c.n_heads = heads[i % COUNT(heads)];
-        if (!for_all_kinds(check, body, &c)) return false;
+        if (!check_all_kinds(check, body, &c)) return false;
     }
     for (c.n_rows = 1; c.n_rows <= 40; c.n_rows++) {
         c.dim = 64 + c.n_rows % 3 * 16;
         c.n_heads = c.n_rows % 9 + 1;
-        if (!for_all_kinds(check, body, &c)) return false;
+        if (!check_all_kinds(check, body, &c)) return false;
     }
     return true;
 }
@@ -754,20 +546,20 @@ static bool check_index_scores(struct check *check, index_scores_fn *fn)
 static bool select_body(struct check *check, select_top_fn *fn, size_t n, size_t k, unsigned distinct)
 {
     SHAPE(check, "n %zu, k %zu, %u distinct, %s", n, k, distinct, check->against_end ? "at the end" : "at the start");
-    begin(check);
-    float *scores = area(check, n * sizeof *scores);
+    check_begin(check);
+    float *scores = check_area(check, n * sizeof *scores);
     for (size_t i = 0; i < n; i++)
-        scores[i] = distinct ? (float)rng_below(&check->rng, distinct) - 2 : number(&check->rng, check->kind);
+        scores[i] = distinct ? (float)rng_below(&check->rng, distinct) - 2 : rng_number(&check->rng, check->kind);
     if (n > 3) scores[n / 2] = rng_below(&check->rng, 2) ? -INFINITY : INFINITY;
-    uint32_t *want = area(check, k * sizeof *want), *got = area(check, k * sizeof *got);
-    seal(check);
+    uint32_t *want = check_area(check, k * sizeof *want), *got = check_area(check, k * sizeof *got);
+    check_seal(check);
     if (!select_top_ref(want, scores, n, k) || !fn(got, scores, n, k)) return false;
     check->comparisons += k;
     if (memcmp(want, got, k * sizeof *want) != 0) {
         if (!check->is_quiet) print_error("%s %s: another selection than the reference's\n", check->name, check->shape);
         return false;
     }
-    if (!is_sealed(check, 1)) return false;
+    if (!check_is_sealed(check, 1)) return false;
     scores[rng_below(&check->rng, n)] = NAN;
     return !fn(got, scores, n, k);
 }
@@ -1129,15 +921,15 @@ static int run_benchmark(void)
     uint32_t cpu = cpu_mask();
     struct kern reference;
     kern_select(&reference, 0);
-#define X(operation, set, need)                                                  \
-    if ((cpu & (need)) == (need)) {                                              \
-        if (strcmp(#set, "ref") != 0) { \
-            bench.op = #operation;                                               \
-            bench.isa = "ref";                                                   \
-            bench_##operation(&bench, reference.operation);                      \
-            bench.isa = #set;                                                    \
-            bench_##operation(&bench, operation##_##set);                        \
-        }                                                                        \
+#define X(operation, set, need)                             \
+    if ((cpu & (need)) == (need)) {                         \
+        if (strcmp(#set, "ref") != 0) {                     \
+            bench.op = #operation;                          \
+            bench.isa = "ref";                              \
+            bench_##operation(&bench, reference.operation); \
+            bench.isa = #set;                               \
+            bench_##operation(&bench, operation##_##set);   \
+        }                                                   \
     }
     KERN_LIST(X)
 #undef X

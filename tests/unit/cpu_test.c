@@ -1,44 +1,38 @@
 #include "kern/kern.h"
 #include "plat/cpu.h"
-#include "support/check.h"
+#include "support/temp_folder.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* A machine made of files. */
 struct machine {
-    char root[128];
+    struct temp_folder root;
     struct cpu_set allowed;
 };
 
 static void put(const struct machine *machine, const char *path, const char *text)
 {
     char whole[512];
-    (void)snprintf(whole, sizeof whole, "%s%s", machine->root, path);
-    for (char *at = whole + strlen(machine->root) + 1; (at = strchr(at, '/')); at++) {
+    (void)snprintf(whole, sizeof whole, "%s%s", machine->root.path, path);
+    for (char *at = whole + strlen(machine->root.path) + 1; (at = strchr(at, '/')); at++) {
         *at = '\0';
         if (mkdir(whole, 0700) != 0) assert_int_equal(errno, EEXIST);
         *at = '/';
     }
-    FILE *file = fopen(whole, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    put_file(whole, text, strlen(text));
 }
 
 static void machine_init(struct machine *machine)
 {
-    *machine = (struct machine){.root = P_tmpdir "/weir-cpu-XXXXXX"};
-    assert_non_null(mkdtemp(machine->root));
+    *machine = (struct machine){0};
+    temp_folder_make(&machine->root);
 }
 
 static void machine_fini(struct machine *machine)
 {
-    char command[256];
-    (void)snprintf(command, sizeof command, "rm -r '%s'", machine->root);
-    assert_int_equal(system(command), 0);
+    temp_folder_remove(&machine->root);
 }
 
 static void allow(struct machine *machine, size_t first, size_t last)
@@ -55,7 +49,7 @@ static void siblings(const struct machine *machine, size_t cpu, const char *list
 
 static unsigned count(const struct machine *machine)
 {
-    return cpu_threads_in(machine->root, &machine->allowed);
+    return cpu_threads_in(machine->root.path, &machine->allowed);
 }
 
 static void without_facts_every_processor_counts(void **state)

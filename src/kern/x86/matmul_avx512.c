@@ -1,5 +1,5 @@
-#include "kern/list_int.h"
 #include "kern/x86/avx512_int.h"
+#include "kern/x86/matmul_int.h"
 
 /* The shape of matmul_avx2.c with registers twice as wide and twice as many: one register holds the sixteen lanes. */
 enum {
@@ -10,24 +10,6 @@ enum {
     TILE_ROWS = 24,
     PANEL_COLUMNS = 512,
 };
-
-struct operands {
-    float *y;
-    const unsigned char *w;
-    const float *scales, *x;
-    size_t y_stride, x_stride, row_bytes, row_scales, n_out, n_in, group;
-};
-
-/* The row of an output, the last one for those beyond it: they are computed, and not stored. */
-INLINE size_t clamp(size_t o, size_t n_out)
-{
-    return o < n_out ? o : n_out - 1;
-}
-
-INLINE float row_scale(enum layout layout, const struct operands *m, size_t o)
-{
-    return layout == LAYOUT_F32 || m->group ? 1 : m->scales[o]; /* 1: there is none, or it is in the sum already */
-}
 
 INLINE void few_grouped(enum layout layout, __m512 totals[8], const unsigned char *const w[8],
                         const float *const scales[8], const float *const x[2], size_t n_x, const struct operands *m)
@@ -59,8 +41,8 @@ INLINE void few_rows(enum layout layout, const struct operands *m, size_t row, s
         __m512 sums[8] = EIGHT_ZEROS;
         float values[8];
         for (size_t k = 0; k < 8 / n_x; k++) {
-            w[k] = m->w + clamp(o + k, m->n_out) * m->row_bytes;
-            if (m->group) scales[k] = m->scales + clamp(o + k, m->n_out) * m->row_scales;
+            w[k] = m->w + clamp_output(m, o + k) * m->row_bytes;
+            if (m->group) scales[k] = m->scales + clamp_output(m, o + k) * m->row_scales;
         }
         if (m->group)
             few_grouped(layout, sums, w, scales, x, n_x, m);
@@ -171,7 +153,7 @@ INLINE void run_tile(enum layout layout, struct tile *tile, const struct operand
     for (size_t first = 0; first < m->n_in; first += panel_columns) {
         size_t columns = m->n_in - first < panel_columns ? m->n_in - first : panel_columns;
         for (size_t k = 0; k < TILE_OUT; k++) {
-            size_t output = clamp(o + k, m->n_out);
+            size_t output = clamp_output(m, o + k);
             const unsigned char *w = m->w + output * m->row_bytes;
             for (size_t c = 0; c < columns; c += KERN_LANES) {
                 __m512 weights = weights_at(layout, w, first + c, KERN_LANES);
@@ -196,8 +178,6 @@ INLINE void matmul(enum layout layout, struct operands m, size_t n_rows)
 {
     struct tile tile;
     size_t row = 0;
-    m.row_bytes = layout_row_bytes(layout, m.n_in);
-    m.row_scales = layout_row_scales(m.n_in, m.group);
     /* Widths that do not fill the lanes occur in tests only, and stream. */
     while (n_rows - row > FEW_ROWS && m.n_in % KERN_LANES == 0) {
         size_t rows = n_rows - row < TILE_ROWS ? n_rows - row : TILE_ROWS;
@@ -208,21 +188,4 @@ INLINE void matmul(enum layout layout, struct operands m, size_t n_rows)
     if (n_rows - row == 1) few_rows(layout, &m, row, 1);
 }
 
-#define DEFINE(name, layout, columns_per_scale)                                                                     \
-    void matmul_##name##_avx512(float *y, size_t y_stride, const void *w, const float *scales, const float *x,      \
-                                size_t x_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group)            \
-    {                                                                                                               \
-        struct operands m = {.y = y, .w = w, .scales = scales, .x = x, .y_stride = y_stride, .x_stride = x_stride}; \
-        (void)group;                                                                                                \
-        m.n_out = n_out;                                                                                            \
-        m.n_in = n_in;                                                                                              \
-        m.group = columns_per_scale;                                                                                \
-        matmul(layout, m, n_rows);                                                                                  \
-    }
-
-DEFINE(f32, LAYOUT_F32, 0)
-DEFINE(int8, LAYOUT_INT8, 0)
-DEFINE(int4, LAYOUT_INT4, 0)
-DEFINE(int4_grouped, LAYOUT_INT4, group)
-DEFINE(int2, LAYOUT_INT2, 0)
-DEFINE(int3, LAYOUT_INT3, INT3_GROUP)
+DEFINE_MATMULS(avx512)
