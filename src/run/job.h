@@ -1,0 +1,76 @@
+#ifndef RUN_JOB_H
+#define RUN_JOB_H
+/* What somebody wants generated, and what they are told while it happens.
+ *
+ * A job is a prompt of ids with rules for picking. Whoever submits it keeps the job and everything it borrows until
+ * `done` was called. All calls come from the engine thread, in the order of the answer; they must not block. Only
+ * job_cancel and job_end_thinking may be called from any thread. */
+#include "run/sampler.h"
+#include "run/stop.h"
+#include <stdatomic.h>
+
+enum job_priority { JOB_INTERACTIVE, JOB_BACKGROUND };
+
+struct job_progress {
+    uint32_t n_prompt, n_cached; /* tokens of the prompt, and how many of them needed no work */
+    uint32_t n_done;             /* prompt tokens in the state so far */
+    uint32_t layer, n_layers;    /* of the pass that runs */
+};
+
+struct job_usage {
+    uint32_t n_prompt, n_cached, n_generated;
+    uint32_t n_passes; /* that this job had decode rows in */
+    uint32_t n_drafted, n_accepted;
+};
+
+struct job_result {
+    enum stop_reason reason; /* STOP_ERROR: see err */
+    struct err err;
+    struct job_usage usage;
+};
+
+struct job_events {
+    void *context;
+    /* The job left the queue and holds its place. May be NULL. */
+    void (*started)(void *context, const struct job_progress *progress);
+    /* While the prompt is read: at least once a pass. May be NULL. */
+    void (*progress)(void *context, const struct job_progress *progress);
+    /* Each id of the answer. STOP_NONE: go on; anything else ends the job with that reason, this id included. */
+    enum stop_reason (*token)(void *context, const struct sampled *token);
+    /* Exactly once, also for a job that was cancelled or never started. */
+    void (*done)(void *context, const struct job_result *result);
+    /* Ids that may come next (layout of sampler_input.allowed) behind those that `token` was told; NULL result: any.
+     * May be NULL. */
+    const uint64_t *(*allowed)(void *context);
+};
+
+/* Thinking that can be brought to its end. While a job thinks, the id `end` is what closes it. */
+struct job_thinking {
+    bool is_open;        /* the prompt ends inside an open think block */
+    uint32_t begin, end; /* ids of <think> and </think> */
+    uint32_t n_max;      /* thinking tokens before the end is forced; 0: no limit */
+};
+
+struct job {
+    const uint32_t *prompt; /* [n_prompt] borrowed */
+    uint32_t n_prompt;
+    const struct sampler_rules *rules;
+    enum job_priority priority;
+    struct job_thinking thinking;
+    struct job_events events;
+
+    atomic_bool is_cancelled, ends_thinking; /* set by anyone, read by the engine thread */
+};
+
+static inline void job_cancel(struct job *job)
+{
+    atomic_store(&job->is_cancelled, true);
+}
+
+/* The running answer's thinking ends with its next token. Nothing happens when it does not think. */
+static inline void job_end_thinking(struct job *job)
+{
+    atomic_store(&job->ends_thinking, true);
+}
+
+#endif

@@ -1,0 +1,557 @@
+#include "run/scheduler.h"
+
+#include "base/assert.h"
+#include "run/prompt_lookup.h"
+#include <inttypes.h>
+#include <string.h>
+
+enum { DRAFTS_MAX = PROMPT_LOOKUP_DRAFT_MAX };
+
+/* A job that holds a place. */
+struct running {
+    struct job *job;
+    struct kv kv;
+    struct history history; /* prompt and answer; the last id may not be in the state yet */
+    struct prompt_lookup lookup;
+    uint32_t n_reserved; /* blocks of state that it may come to hold */
+    uint32_t n_max;      /* ids to give out */
+    bool answers;        /* the prompt is in the state */
+    bool thinks;
+    bool runs_alone; /* the last pass it was in failed, and whose fault that was is not known */
+    uint32_t n_thought;
+    uint32_t drafts[DRAFTS_MAX], n_drafts;
+    uint32_t first_row, n_rows; /* of the pass that runs; n_rows 0: not in it */
+    struct job_usage usage;
+};
+
+struct scheduler {
+    struct alloc *alloc;
+    struct engine *engine;
+    struct scheduler_settings settings;
+    struct sampler sampler;
+    struct prefix_cache *prefixes;
+    struct running *running; /* [n_running], in the order of admission */
+    uint32_t n_running;
+    struct job **waiting; /* [n_waiting], in the order of arrival */
+    uint32_t n_waiting;
+    struct running *reader;   /* whose prompt the pass that runs reads, or NULL */
+    uint32_t layer;           /* that it is in */
+    struct forward_row *rows; /* [pass_rows] */
+    double prompt_row_ns;     /* measured: what a row of a prompt adds to a pass; 0: not yet known */
+    struct scheduler_stats stats;
+};
+
+static uint32_t context_of(const struct scheduler *s)
+{
+    return engine_settings_of(s->engine)->context_tokens;
+}
+static struct kv_pool *pool_of(const struct scheduler *s)
+{
+    return forward_kv_pool(engine_forward(s->engine));
+}
+
+/* Ids that a job may be given: what it asks for, or what the context has room for. */
+static uint32_t answer_max(const struct scheduler *s, const struct job *job)
+{
+    uint64_t asked = (uint64_t)job->rules->sampling->max_tokens;
+    uint32_t room = context_of(s) - job->n_prompt;
+    return asked < room ? (uint32_t)asked : room;
+}
+
+/* One block more than the tokens fill: the last shared block of a prefix is copied before it is written. */
+static uint32_t blocks_needed(const struct scheduler *s, const struct job *job)
+{
+    return kv_blocks_for(job->n_prompt + answer_max(s, job)) + 1;
+}
+
+/* --- made and ended --- */
+
+static bool init_places(struct scheduler *s, struct err *err)
+{
+    for (uint32_t i = 0; i < s->settings.n_running_max; i++) {
+        struct running *r = &s->running[i];
+        if (!history_init(&r->history, s->alloc, context_of(s) + s->settings.n_drafts_max, err)) return false;
+        const struct prompt_lookup_limits limits = {
+            .n_min = s->settings.ngram_min, .n_max = s->settings.ngram_max, .n_draft = s->settings.n_drafts_max};
+        if (s->settings.draft == DRAFT_NGRAM &&
+            !prompt_lookup_init(&r->lookup, s->alloc, limits, context_of(s) + s->settings.n_drafts_max, err))
+            return false;
+    }
+    return true;
+}
+
+bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const struct scheduler_settings *settings,
+                   struct err *err)
+{
+    struct alloc *alloc = engine_alloc(engine);
+    const struct engine_settings *with = engine_settings_of(engine);
+    uint32_t n_drafts = settings->draft == DRAFT_OFF ? 0 : settings->n_drafts_max;
+    struct scheduler *s = alloc_get(alloc, sizeof *s, err);
+    if (!s) return false;
+    s->alloc = alloc;
+    s->engine = engine;
+    s->settings = *settings;
+    s->settings.n_drafts_max = n_drafts;
+    ASSERT(n_drafts <= DRAFTS_MAX);
+    ASSERT(settings->n_running_max > 0);
+    ASSERT(with->logit_rows >= settings->n_running_max * (1 + n_drafts));
+    ASSERT(with->pass_rows > settings->n_running_max * (1 + n_drafts));
+    s->running = alloc_get_array(alloc, settings->n_running_max, sizeof *s->running, err);
+    s->waiting = alloc_get_array(alloc, settings->n_waiting_max, sizeof *s->waiting, err);
+    s->rows = alloc_get_array(alloc, with->pass_rows, sizeof *s->rows, err);
+    if (!s->running || !s->waiting || !s->rows) goto fail;
+    if (!init_places(s, err)) goto fail;
+    if (!sampler_init(&s->sampler, alloc, engine_config(engine)->vocab, settings->n_tokens, err)) goto fail;
+    if (!prefix_cache_new(&s->prefixes, alloc, settings->prefix_blocks_max, err)) goto fail;
+    *scheduler = s;
+    return true;
+fail:
+    scheduler_free(s);
+    return false;
+}
+
+static void tell_done(struct scheduler *s, struct job *job, const struct job_result *result)
+{
+    s->stats.n_done[result->reason]++;
+    job->events.done(job->events.context, result);
+}
+
+/* The place is given up: what is known of the sequence is kept for the next, and the job hears its end. */
+static void finish(struct scheduler *s, struct running *r, enum stop_reason reason, const struct err *err)
+{
+    struct job *job = r->job;
+    struct job_result result = {.reason = reason, .usage = r->usage};
+    if (err) result.err = *err;
+    prefix_cache_keep(s->prefixes, &r->kv, r->history.ids, r->kv.n_rows);
+    kv_fini(&r->kv);
+
+    struct running place = *r; /* its memory goes to the end of the list, for the next job */
+    uint32_t at = (uint32_t)(r - s->running);
+    memmove(r, r + 1, (s->n_running - at - 1) * sizeof *r);
+    s->running[--s->n_running] = (struct running){.history = place.history, .lookup = place.lookup};
+    tell_done(s, job, &result);
+}
+
+void scheduler_free(struct scheduler *scheduler)
+{
+    struct scheduler *s = scheduler;
+    if (!s) return;
+    while (s->n_running > 0) finish(s, &s->running[0], STOP_CANCELLED, NULL);
+    for (uint32_t i = 0; i < s->n_waiting; i++)
+        tell_done(s, s->waiting[i], &(struct job_result){.reason = STOP_CANCELLED});
+    for (uint32_t i = 0; s->running && i < s->settings.n_running_max; i++) {
+        history_fini(&s->running[i].history);
+        prompt_lookup_fini(&s->running[i].lookup);
+    }
+    prefix_cache_free(s->prefixes);
+    sampler_fini(&s->sampler);
+    alloc_put(s->alloc, s->rows);
+    alloc_put(s->alloc, s->waiting);
+    alloc_put(s->alloc, s->running);
+    alloc_put(s->alloc, s);
+}
+
+/* --- the queue --- */
+
+static bool check_job(const struct scheduler *s, const struct job *job, struct err *err)
+{
+    uint32_t context = context_of(s), vocab = engine_config(s->engine)->vocab;
+    if (job->n_prompt == 0) return err_set(err, ERR_USER, "the prompt is empty");
+    if (job->n_prompt >= context)
+        return err_set(err, ERR_USER,
+                       "this model's maximum context length is %" PRIu32 " tokens, one of them for an answer, and the "
+                       "prompt has %" PRIu32 "; give a larger --context-length or a shorter prompt",
+                       context, job->n_prompt);
+    for (uint32_t i = 0; i < job->n_prompt; i++)
+        if (job->prompt[i] >= vocab)
+            return err_set(err, ERR_USER, "prompt token %" PRIu32 " is %" PRIu32 ", outside the vocabulary of %" PRIu32,
+                           i, job->prompt[i], vocab);
+    if (blocks_needed(s, job) > pool_of(s)->n_blocks_max)
+        return err_set(err, ERR_USER,
+                       "prompt and answer may need %" PRIu32 " blocks of state and there are %" PRIu32
+                       "; ask for fewer tokens or give a larger --ram-budget",
+                       blocks_needed(s, job), pool_of(s)->n_blocks_max);
+    return true;
+}
+
+bool scheduler_submit(struct scheduler *scheduler, struct job *job, struct err *err)
+{
+    struct scheduler *s = scheduler;
+    if (!check_job(s, job, err)) {
+        s->stats.n_refused++;
+        return false;
+    }
+    if (s->n_waiting == s->settings.n_waiting_max) {
+        s->stats.n_refused++;
+        return err_set(err, ERR_BUSY, "the queue is full: %" PRIu32 " requests are waiting", s->n_waiting);
+    }
+    s->stats.n_submitted++;
+    s->waiting[s->n_waiting++] = job;
+    return true;
+}
+
+static void take_from_queue(struct scheduler *s, uint32_t at)
+{
+    memmove(&s->waiting[at], &s->waiting[at + 1], (--s->n_waiting - at) * sizeof *s->waiting);
+}
+
+/* The next to be admitted: the oldest of the higher priority. Nobody overtakes it, however small. */
+static uint32_t first_in_line(const struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_waiting; i++)
+        if (s->waiting[i]->priority == JOB_INTERACTIVE) return i;
+    return 0;
+}
+
+static struct job_progress progress_of(const struct scheduler *s, const struct running *r)
+{
+    return (struct job_progress){.n_prompt = r->job->n_prompt,
+                                 .n_cached = r->usage.n_cached,
+                                 .n_done = r->kv.n_rows < r->job->n_prompt ? r->kv.n_rows : r->job->n_prompt,
+                                 .layer = s->layer,
+                                 .n_layers = engine_config(s->engine)->n_layers};
+}
+
+static void admit(struct scheduler *s, struct job *job)
+{
+    struct running *r = &s->running[s->n_running++];
+    r->job = job;
+    r->n_reserved = blocks_needed(s, job);
+    r->n_max = answer_max(s, job);
+    r->thinks = job->thinking.is_open;
+    kv_init(&r->kv, pool_of(s));
+    history_start(&r->history, job->prompt, job->n_prompt);
+    if (s->settings.draft == DRAFT_NGRAM) prompt_lookup_reset(&r->lookup);
+    uint32_t n_cached = prefix_cache_take(s->prefixes, &r->kv, job->prompt, job->n_prompt, job->n_prompt - 1);
+    r->usage = (struct job_usage){.n_prompt = job->n_prompt, .n_cached = n_cached};
+    s->stats.n_cached_tokens += n_cached;
+    struct job_progress progress = progress_of(s, r);
+    if (job->events.started) job->events.started(job->events.context, &progress);
+}
+
+static bool admit_next(struct scheduler *s)
+{
+    uint32_t n_reserved = 0;
+    if (s->n_waiting == 0 || s->n_running == s->settings.n_running_max) return false;
+    uint32_t at = first_in_line(s);
+    struct job *job = s->waiting[at];
+    for (uint32_t i = 0; i < s->n_running; i++) n_reserved += s->running[i].n_reserved;
+    if (blocks_needed(s, job) > pool_of(s)->n_blocks_max - n_reserved) return false;
+    take_from_queue(s, at);
+    admit(s, job);
+    return true;
+}
+
+static bool end_cancelled(struct scheduler *s)
+{
+    bool any = false;
+    for (uint32_t i = s->n_running; i-- > 0;)
+        if (atomic_load(&s->running[i].job->is_cancelled)) {
+            finish(s, &s->running[i], STOP_CANCELLED, NULL);
+            any = true;
+        }
+    for (uint32_t i = s->n_waiting; i-- > 0;) {
+        struct job *job = s->waiting[i];
+        if (!atomic_load(&job->is_cancelled)) continue;
+        take_from_queue(s, i);
+        tell_done(s, job, &(struct job_result){.reason = STOP_CANCELLED});
+        any = true;
+    }
+    return any;
+}
+
+/* --- one pass --- */
+
+static void propose_drafts(struct scheduler *s, struct running *r)
+{
+    uint32_t left = r->n_max - history_generated(&r->history); /* ids still to come, one of them without a draft */
+    uint32_t room = context_of(s) - r->history.n;
+    uint32_t n = s->settings.n_drafts_max;
+    ASSERT(left > 0);
+    if (n > left - 1) n = left - 1;
+    if (n > room) n = room;
+    r->n_drafts = 0;
+    if (s->settings.draft == DRAFT_NGRAM && n > 0)
+        r->n_drafts = prompt_lookup_draft(&r->lookup, r->history.ids, r->history.n, r->drafts);
+    if (r->n_drafts > n) r->n_drafts = n;
+}
+
+static void add_row(struct scheduler *s, struct running *r, size_t n_rows, uint32_t token, bool wants_logits)
+{
+    s->rows[n_rows] = (struct forward_row){
+        .kv = &r->kv, .token = token, .position = r->kv.n_rows + r->n_rows, .wants_logits = wants_logits};
+    r->n_rows++;
+}
+
+static size_t add_answer_rows(struct scheduler *s, struct running *r, size_t n_rows)
+{
+    ASSERT(r->history.n == r->kv.n_rows + 1); /* the id given out last is the one to feed */
+    propose_drafts(s, r);
+    r->first_row = (uint32_t)n_rows;
+    add_row(s, r, n_rows++, r->history.ids[r->history.n - 1], true);
+    for (uint32_t i = 0; i < r->n_drafts; i++) add_row(s, r, n_rows++, r->drafts[i], true);
+    return n_rows;
+}
+
+/* Rows of a prompt that this pass may read without keeping the answering jobs waiting for too long. */
+static size_t prompt_rows_max(const struct scheduler *s, size_t n_answer_rows)
+{
+    size_t room = engine_settings_of(s->engine)->pass_rows - n_answer_rows;
+    if (n_answer_rows == 0 || s->prompt_row_ns <= 0) return room;
+    double limit = (double)s->settings.decode_stall_ns_max / s->prompt_row_ns;
+    if (limit < 1) return 1;
+    return limit < (double)room ? (size_t)limit : room;
+}
+
+static size_t add_prompt_rows(struct scheduler *s, struct running *r, size_t n_rows)
+{
+    size_t n_max = prompt_rows_max(s, n_rows);
+    r->first_row = (uint32_t)n_rows;
+    while (r->n_rows < n_max && r->kv.n_rows + r->n_rows < r->job->n_prompt) {
+        uint32_t position = r->kv.n_rows + r->n_rows;
+        add_row(s, r, n_rows++, r->job->prompt[position], position + 1 == r->job->n_prompt);
+    }
+    s->reader = r;
+    return n_rows;
+}
+
+/* A job whose last pass failed gets one to itself. */
+static struct running *loner(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (s->running[i].runs_alone) return &s->running[i];
+    return NULL;
+}
+
+static size_t compose(struct scheduler *s)
+{
+    struct running *alone = loner(s);
+    size_t n_rows = 0;
+    s->reader = NULL;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct running *r = &s->running[i];
+        r->n_rows = r->n_drafts = 0;
+        if (r->answers && (!alone || alone == r)) n_rows = add_answer_rows(s, r, n_rows);
+    }
+    for (uint32_t i = 0; i < s->n_running && !s->reader; i++) {
+        struct running *r = &s->running[i];
+        if (!r->answers && (!alone || alone == r)) n_rows = add_prompt_rows(s, r, n_rows);
+    }
+    return n_rows;
+}
+
+/* Kept prefixes make way for rows that are about to be written. */
+static void make_room(struct scheduler *s)
+{
+    struct kv_pool *pool = pool_of(s);
+    uint32_t n_new = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct running *r = &s->running[i];
+        if (r->n_rows > 0) n_new += kv_blocks_for(r->kv.n_rows + r->n_rows) - kv_blocks_for(r->kv.n_rows) + 1;
+    }
+    while (pool->n_blocks_max - pool->n_blocks < n_new)
+        if (!prefix_cache_give_up_one(s->prefixes)) break;
+}
+
+/* Asked by the forward pass: goes on unless nobody wants it any more, or its prompt's owner left. */
+static bool still_wanted(void *context, uint32_t layer)
+{
+    struct scheduler *s = context;
+    bool anybody = false;
+    if (s->reader) {
+        if (atomic_load(&s->reader->job->is_cancelled)) return false;
+        const struct job_events *events = &s->reader->job->events;
+        bool is_new_layer = layer != s->layer;
+        s->layer = layer;
+        struct job_progress progress = progress_of(s, s->reader);
+        if (is_new_layer && events->progress) events->progress(events->context, &progress);
+    }
+    for (uint32_t i = 0; i < s->n_running; i++)
+        anybody = anybody || (s->running[i].n_rows > 0 && !atomic_load(&s->running[i].job->is_cancelled));
+    return anybody;
+}
+
+/* --- what a pass gave --- */
+
+/* What must come next whatever the logits say: the end of thinking that was asked for or has lasted long enough. */
+static bool is_forced(const struct running *r, uint32_t *id)
+{
+    const struct job_thinking *t = &r->job->thinking;
+    *id = t->end;
+    if (!r->thinks) return false;
+    return atomic_load(&r->job->ends_thinking) || (t->n_max > 0 && r->n_thought >= t->n_max);
+}
+
+/* The id behind row `j` of the job, whose drafts before it are already in the history. */
+static bool pick(struct scheduler *s, struct running *r, uint32_t j, struct sampled *out, struct err *err)
+{
+    const struct job_events *events = &r->job->events;
+    *out = (struct sampled){0};
+    if (is_forced(r, &out->id)) return true;
+    const struct sampler_input input = {
+        .logits = forward_logits(engine_forward(s->engine), r->first_row + j),
+        .history = &r->history,
+        .allowed = events->allowed ? events->allowed(events->context) : NULL,
+    };
+    return sampler_pick(&s->sampler, r->job->rules, &input, out, err);
+}
+
+static void count_thinking(struct running *r, uint32_t id)
+{
+    const struct job_thinking *t = &r->job->thinking;
+    if (t->begin == t->end) return; /* the job said nothing about thinking */
+    if (r->thinks && id == t->end)
+        r->thinks = false;
+    else if (r->thinks)
+        r->n_thought++;
+    else if (id == t->begin)
+        r->thinks = true;
+}
+
+/* Gives one id out. The reason for which the answer ends with it, or STOP_NONE. */
+static enum stop_reason emit(struct scheduler *s, struct running *r, const struct sampled *sampled)
+{
+    const struct sampler_rules *rules = r->job->rules;
+    enum stop_reason reason = stop_on_id(sampled->id, rules->eos, rules->n_eos, rules->sampling);
+    if (reason != STOP_NONE) return reason;
+    history_push(&r->history, sampled->id);
+    count_thinking(r, sampled->id);
+    r->usage.n_generated++;
+    s->stats.n_generated++;
+    reason = r->job->events.token(r->job->events.context, sampled);
+    if (reason == STOP_NONE && history_generated(&r->history) == r->n_max) reason = STOP_LENGTH;
+    return reason;
+}
+
+/* Ids from the rows of an answer: row 0's always, the next row's as long as the draft it stood for is what came out.
+ * Rows behind the last id that held are rolled back. False: the job is over. */
+static bool harvest(struct scheduler *s, struct running *r)
+{
+    struct err err = {0};
+    uint32_t first = r->kv.n_rows - r->n_rows; /* position of row 0 */
+    enum stop_reason reason = STOP_NONE;
+    r->usage.n_drafted += r->n_drafts;
+    s->stats.n_drafted += r->n_drafts;
+    r->usage.n_passes++;
+    for (uint32_t j = 0; reason == STOP_NONE; j++) {
+        struct sampled sampled;
+        if (!pick(s, r, j, &sampled, &err)) {
+            kv_truncate(&r->kv, first + j + 1);
+            finish(s, r, STOP_ERROR, &err);
+            return false;
+        }
+        reason = emit(s, r, &sampled);
+        bool held = j < r->n_drafts && sampled.id == r->drafts[j];
+        if (held && reason == STOP_NONE) {
+            r->usage.n_accepted++;
+            s->stats.n_accepted++;
+            continue;
+        }
+        kv_truncate(&r->kv, first + j + 1);
+        break;
+    }
+    if (reason == STOP_NONE) return true;
+    finish(s, r, reason, NULL);
+    return false;
+}
+
+static bool harvest_prompt(struct scheduler *s, struct running *r)
+{
+    struct job_progress progress = progress_of(s, r);
+    s->stats.n_prompt_tokens += r->n_rows;
+    if (r->job->events.progress) r->job->events.progress(r->job->events.context, &progress);
+    if (r->kv.n_rows < r->job->n_prompt) return true;
+    r->answers = true;
+    if (r->n_max == 0) {
+        finish(s, r, STOP_LENGTH, NULL);
+        return false;
+    }
+    /* Only the last row has logits: it is the one row of this harvest. */
+    r->first_row += r->n_rows - 1;
+    r->n_rows = 1;
+    return harvest(s, r);
+}
+
+static void harvest_all(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running;) {
+        struct running *r = &s->running[i];
+        r->runs_alone = r->runs_alone && r->n_rows == 0;
+        bool goes_on = r->n_rows == 0 || (r->answers ? harvest(s, r) : harvest_prompt(s, r));
+        if (goes_on) i++;
+    }
+}
+
+/* Whose fault a failed pass was shows when each of its jobs has one to itself. */
+static void pass_failed(struct scheduler *s, const struct err *err)
+{
+    struct running *only = NULL;
+    uint32_t n = 0;
+    if (err->kind == ERR_CANCELLED) {
+        s->stats.n_called_off++;
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (s->running[i].n_rows > 0) {
+            only = &s->running[i];
+            only->runs_alone = true;
+            n++;
+        }
+    if (n == 1) finish(s, only, STOP_ERROR, err);
+}
+
+static void measure(struct scheduler *s, int64_t ns, size_t n_prompt_rows)
+{
+    if (n_prompt_rows == 0) return;
+    double each = (double)ns / (double)n_prompt_rows;
+    s->prompt_row_ns = s->prompt_row_ns > 0 ? 0.7 * s->prompt_row_ns + 0.3 * each : each;
+}
+
+static void run_pass(struct scheduler *s, size_t n_rows)
+{
+    struct err err = {0};
+    struct forward *forward = engine_forward(s->engine);
+    size_t n_prompt_rows = s->reader ? s->reader->n_rows : 0;
+    s->layer = UINT32_MAX;
+    s->stats.n_passes++;
+    make_room(s);
+    forward_set_poll(forward, still_wanted, s);
+    int64_t start = clock_now_ns(s->settings.clock);
+    bool ok = forward_pass(forward, s->rows, n_rows, &err);
+    measure(s, clock_now_ns(s->settings.clock) - start, n_prompt_rows);
+    forward_set_poll(forward, NULL, NULL);
+    s->layer = 0;
+    if (ok)
+        harvest_all(s);
+    else
+        pass_failed(s, &err);
+}
+
+bool scheduler_step(struct scheduler *scheduler)
+{
+    struct scheduler *s = scheduler;
+    bool did = end_cancelled(s);
+    while (admit_next(s)) did = true;
+    size_t n_rows = compose(s);
+    if (n_rows == 0) return did;
+    run_pass(s, n_rows);
+    return true;
+}
+
+struct scheduler_stats scheduler_stats(const struct scheduler *scheduler)
+{
+    struct scheduler_stats stats = scheduler->stats;
+    stats.n_waiting = scheduler->n_waiting;
+    stats.n_running = scheduler->n_running;
+    return stats;
+}
+
+struct prefix_stats scheduler_prefix_stats(const struct scheduler *scheduler)
+{
+    return prefix_cache_stats(scheduler->prefixes);
+}
+
+bool scheduler_give_up_prefix(struct scheduler *scheduler)
+{
+    return prefix_cache_give_up_one(scheduler->prefixes);
+}

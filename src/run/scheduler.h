@@ -1,0 +1,62 @@
+#ifndef RUN_SCHEDULER_H
+#define RUN_SCHEDULER_H
+/* Many jobs on one engine: continuous batching.
+ *
+ * A step is one pass. It takes a row of every job that is answering (and the rows of its drafts) and at most one
+ * portion of one prompt, so that all of them share one sweep over the experts. Jobs join, leave and are cancelled
+ * between any two passes; a cancelled prompt calls its pass off. A job's ids depend on its own prompt, rules and seed
+ * only, whoever runs beside it, whatever part of its prompt was known already and however it was cut.
+ *
+ * First come, first served within a priority; interactive before background. A job is admitted when the blocks of state
+ * that it may come to need are there; until then it waits, and a job that could never be admitted is refused at once.
+ * A failure of a pass is pinned on the job that causes it by running its jobs alone; the others go on.
+ *
+ * Belongs to the engine thread. Memory is taken by scheduler_new, apart from blocks of state and kept prefixes. */
+#include "plat/clock.h"
+#include "run/engine.h"
+#include "run/job.h"
+#include "run/prefix_cache.h"
+
+struct scheduler;
+
+enum draft_kind { DRAFT_OFF, DRAFT_NGRAM };
+
+struct scheduler_settings {
+    uint32_t n_tokens;      /* ids from here on are dead */
+    uint32_t n_running_max; /* jobs that share passes; the engine must grant logits for that many rows and drafts */
+    uint32_t n_waiting_max;
+    uint32_t prefix_blocks_max;  /* of the prefix cache */
+    int64_t decode_stall_ns_max; /* how long an answering job may wait for a pass that reads somebody's prompt */
+    enum draft_kind draft;
+    uint32_t n_drafts_max; /* per job and pass */
+    uint32_t ngram_min, ngram_max;
+    struct clock clock;
+};
+
+struct scheduler_stats {
+    uint64_t n_submitted, n_refused, n_done[STOP_ERROR + 1]; /* by enum stop_reason */
+    uint64_t n_passes, n_prompt_tokens, n_cached_tokens, n_generated;
+    uint64_t n_drafted, n_accepted, n_called_off;
+    uint32_t n_waiting, n_running;
+};
+
+bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const struct scheduler_settings *settings,
+                   struct err *err) MUST_CHECK;
+
+/* Jobs that are left end as cancelled. NULL is fine. */
+void scheduler_free(struct scheduler *scheduler);
+
+/* Queues a job; `done` will be called for it, unless this fails. ERR_BUSY: the queue is full. ERR_USER: it could never
+ * run, and why. */
+bool scheduler_submit(struct scheduler *scheduler, struct job *job, struct err *err) MUST_CHECK;
+
+/* One pass, or what is to be done without one. False: there is nothing to do. */
+bool scheduler_step(struct scheduler *scheduler);
+
+struct scheduler_stats scheduler_stats(const struct scheduler *scheduler);
+struct prefix_stats scheduler_prefix_stats(const struct scheduler *scheduler);
+
+/* Memory is short: one kept prefix goes. False when none is left. */
+bool scheduler_give_up_prefix(struct scheduler *scheduler);
+
+#endif
