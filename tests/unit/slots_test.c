@@ -1,4 +1,5 @@
 /* Extents and slots, one contract at a time; tests/sim runs them all at once. */
+#include "resid/guard.h"
 #include "resid/slots.h"
 #include "support/check.h"
 #include "resid/shard_files.h"
@@ -325,6 +326,29 @@ static void shrinking_gives_memory_back(void **state)
     bench_close(&b);
 }
 
+static void the_guard_shrinks_at_once_and_regrows_slowly(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct guard guard = {.budget_bytes = 1000000, .slot_bytes = 100000, .quiet_ns = 60};
+    bench_open(&b, 8, 8, 1);
+    assert_int_equal(guard_step(&guard, b.slots, 1000000, 0), 0);
+    assert_int_equal(guard_step(&guard, b.slots, 1100001, 10), -2); /* over by a slot and a byte */
+    assert_int_equal(guard_step(&guard, b.slots, 700000, 69), 0);   /* not quiet for long enough */
+    assert_int_equal(guard_step(&guard, b.slots, 900000, 70), 0);   /* no room for two */
+    assert_int_equal(guard_step(&guard, b.slots, 700000, 80), 1);
+    assert_int_equal(guard_step(&guard, b.slots, 700000, 81), 0);
+    assert_int_equal(guard_step(&guard, b.slots, 700000, 140), 1);
+    assert_int_equal(guard_step(&guard, b.slots, 700000, 500), 0); /* all are back */
+    guard.budget_bytes = 0; /* a budget that cannot be met leaves one slot of each class */
+    assert_int_equal(guard_step(&guard, b.slots, UINT64_MAX, 600), -7);
+    assert_int_equal(slots_stats(b.slots)->n_retired, 7);
+    assert_int_equal(guard.n_shrinks, 2);
+    assert_int_equal(guard.n_regrowths, 2);
+    assert_true(slots_check(b.slots));
+    bench_close(&b);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -354,6 +378,7 @@ int main(void)
         cmocka_unit_test(a_cut_file_is_told_and_never_filled_with_zeros),
         cmocka_unit_test(hints_are_cheap_and_give_way),
         cmocka_unit_test(shrinking_gives_memory_back),
+        cmocka_unit_test(the_guard_shrinks_at_once_and_regrows_slowly),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
