@@ -10,7 +10,8 @@ files=$(find src -name '*.[ch]' | sort)
 sources=$(find src -name '*.c' | sort)
 # shellcheck disable=SC2086 # lists of words
 {
-    pmccabe $sources | sed 's/^/function\t/'
+    # its complaint about a macro at the end of a file comes after all functions were seen
+    pmccabe $sources 2>/dev/null | sed 's/^/function\t/'
     wc -l $files | awk '$2 != "total" { print "file\t" $1 "\t" $2 }'
 } | awk -F '\t' -v list=scripts/long_functions.txt '
     BEGIN { while ((getline line < list) > 0) {
