@@ -3,7 +3,7 @@
 #include "cli/nearest.h"
 #include "plat/cpu.h"
 #include <inttypes.h>
-#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define IDS_FILE_BYTES_MAX (UINT64_C(64) << 20)
@@ -36,15 +36,41 @@ static bool cpu_mask_without(uint32_t *mask, const char *names, struct err *err)
     return true;
 }
 
-bool open_engine(struct engine **engine, const struct command_context *context, struct err *err)
+/* "25" or "25%". */
+static bool read_percent(double *share, const char *text, struct err *err)
+{
+    char *end;
+    double percent = strtod(text, &end);
+    if (*end == '%') end++;
+    if (end == text || *end || !(percent > 0 && percent <= 100))
+        return err_set(err, ERR_USER, "--experts-resident: '%s' is not a percentage above 0 and up to 100", text);
+    *share = percent / 100;
+    return true;
+}
+
+bool engine_settings_from(struct engine_settings *out, const struct command_context *context, struct err *err)
 {
     const struct settings *s = context->settings;
-    struct engine_settings settings = engine_settings_default(context->operands[0]);
-    if (s->threads != SETTING_WORD) settings.n_threads = (unsigned)s->threads;
-    settings.context_tokens = (uint32_t)s->context_length;
-    settings.latent_norm_eps = (float)s->latent_norm_eps; /* NAN: as the model says */
-    if (!cpu_mask_without(&settings.cpu_mask, s->cpu_mask, err)) return false;
-    return engine_open(engine, context->alloc, context->fs, &settings, err);
+    *out = engine_settings_default(context->operands[0]);
+    if (s->threads != SETTING_WORD) out->n_threads = (unsigned)s->threads;
+    if (s->ram_budget_bytes != SETTING_WORD) out->ram_budget_bytes = s->ram_budget_bytes;
+    if (s->prompt_cache_bytes != SETTING_WORD) out->prompt_cache_bytes = s->prompt_cache_bytes;
+    if (s->prefill_chunk != SETTING_WORD) out->pass_rows = (uint32_t)s->prefill_chunk;
+    if (s->io_depth != SETTING_WORD) out->streamed.io_depth = (unsigned)s->io_depth;
+    if (s->policy) out->streamed.policy = s->policy;
+    out->context_tokens = (uint32_t)s->context_length;
+    out->latent_norm_eps = (float)s->latent_norm_eps; /* NAN: as the model says */
+    out->kv_storage = (enum kv_storage)s->kv;
+    out->streamed.direct = (enum direct_choice)s->direct_io;
+    if (s->experts_resident && !read_percent(&out->experts_resident, s->experts_resident, err)) return false;
+    return cpu_mask_without(&out->cpu_mask, s->cpu_mask, err);
+}
+
+bool open_engine(struct engine **engine, const struct command_context *context, struct err *err)
+{
+    struct engine_settings settings;
+    return engine_settings_from(&settings, context, err) &&
+           engine_open(engine, context->alloc, context->fs, &settings, err);
 }
 
 bool open_token_list(struct token_list *list, const struct command_context *context, struct err *err)

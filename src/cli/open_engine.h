@@ -5,7 +5,11 @@
 #include "fmt/token_list.h"
 #include "run/engine.h"
 
-/* Opens the command's first operand. */
+/* What the options say about an engine on the command's first operand. */
+bool engine_settings_from(struct engine_settings *out, const struct command_context *context,
+                          struct err *err) MUST_CHECK;
+
+/* Opens it. */
 bool open_engine(struct engine **engine, const struct command_context *context, struct err *err) MUST_CHECK;
 
 /* The ids of --ids or --ids-file; exactly one of them must be given. */

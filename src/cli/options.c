@@ -50,6 +50,7 @@
 
 /* In the order of the help: a command's own options first, those that many share last. */
 #define ON_MODEL_RUN (ON(GENERATE) | ON(SCORE)) /* commands that open a model and run it */
+#define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT))  /* and those that plan for it */
 
 static const struct option options[] = {
     TEXT("pass", passes, "LIST", NULL, ON(CONVERT), "main, mtp, indexer, or several with commas; all that SOURCE has"),
@@ -80,13 +81,29 @@ static const struct option options[] = {
     FLAG("ignore-eos", ignore_eos, ON(GENERATE), "go on past the end of the answer, up to --max-tokens"),
     NUMBER("latent-norm-eps", latent_norm_eps, 0, 1, "model", ON_MODEL_RUN,
            "epsilon of the norms inside attention; model: what config.json says"),
-    COUNT("context-length", context_length, "N", 1, 1 << 20, "4096", ON_MODEL_RUN, "tokens per sequence to plan for"),
-    COUNT("threads", threads, "N", 1, 1024, "auto", ON_MODEL_RUN,
+    FLAG("machines", machines, ON(FIT), "a table for machines of 16 to 128 GiB instead of this one"),
+    BYTES("disk-rate", disk_rate_bytes, 1 << 20, UINT64_C(1) << 40, "none", ON(FIT),
+          "bytes a second that the disk reads, to predict tokens a second from"),
+    BYTES("ram-budget", ram_budget_bytes, UINT64_C(1) << 20, UINT64_MAX - 1, "auto", ON_MODEL_PLAN,
+          "everything the process may hold; auto: what is available to it, less a reserve"),
+    TEXT("experts-resident", experts_resident, "PERCENT", NULL, ON_MODEL_PLAN,
+         "keep at most this share of the experts in memory, such as 10%; without it, as many as fit"),
+    COUNT("context-length", context_length, "N", 1, 1 << 20, "4096", ON_MODEL_PLAN, "tokens per sequence to plan for"),
+    COUNT("prefill-chunk", prefill_chunk, "N", 1, 512, "auto", ON_MODEL_PLAN, "tokens of a prompt in one pass"),
+    CHOICE("kv", kv, "f32", ON_MODEL_PLAN, "how sequence state is stored; anything but f32 changes results slightly",
+           "f32", "f16", "q8"),
+    BYTES("prompt-cache", prompt_cache_bytes, 0, UINT64_MAX - 1, "auto", ON_MODEL_PLAN,
+          "memory for the state of earlier prompts, inside the budget"),
+    CHOICE("direct-io", direct_io, "auto", ON_MODEL_RUN,
+           "read around the page cache; auto: what a measurement finds faster", "auto", "on", "off"),
+    COUNT("io-depth", io_depth, "N", 1, 1024, "auto", ON_MODEL_RUN, "reads in flight"),
+    TEXT("policy", policy, "NAME", NULL, ON_MODEL_RUN, "which expert makes room, such as lru (see docs/experiments)"),
+    COUNT("threads", threads, "N", 1, 1024, "auto", ON_MODEL_PLAN,
           "threads that compute; auto: the physical cores this process may use"),
     TEXT("cpu-mask", cpu_mask, "LIST", NULL, ON_MODEL_RUN,
          "instruction sets not to use, such as avx512,avx2 (see weir version)"),
     FLAG("tensors", tensors, ON(INSPECT), "list every tensor: name, dtype, shape, bytes, file, offset"),
-    FLAG("json", json, ON_MODEL_RUN | ON(INSPECT) | ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),
+    FLAG("json", json, ON_MODEL_PLAN | ON(INSPECT) | ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),
          "print one JSON object instead of text"),
     TEXT("config", config, "FILE", NULL, ON_ALL,
          "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),

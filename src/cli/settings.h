@@ -35,6 +35,11 @@ struct settings {
     uint64_t threads, context_length;
     const char *cpu_mask;
     double latent_norm_eps;
+    uint64_t ram_budget_bytes, prompt_cache_bytes, prefill_chunk, io_depth;
+    const char *experts_resident, *policy;
+    unsigned kv, direct_io;
+    bool machines;
+    uint64_t disk_rate_bytes;
     const char *passes;
     unsigned bits, expert_bits, io_bits;
     uint64_t group, shard_bytes;

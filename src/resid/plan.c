@@ -36,6 +36,7 @@ struct draft {
     const struct config *config;
     struct plan_request want;
     struct spine_bytes spine;
+    uint64_t kv_block_bytes;
 };
 
 PRINTF_LIKE(4, 5)
@@ -82,6 +83,7 @@ static void add_state(struct draft *d)
     uint64_t blocks = div_up((uint64_t)d->want.context_tokens + 1 + d->want.n_drafts, KV_BLOCK_ROWS);
     uint64_t block_bytes = layout.block_bytes + BLOCK_OVERHEAD;
     d->plan->kv_blocks = (uint32_t)(blocks * d->want.n_sequences);
+    d->kv_block_bytes = block_bytes;
     add(d->plan, "sequence state", blocks * block_bytes * d->want.n_sequences,
         "%" PRIu32 " sequences x %" PRIu64 " blocks of %d tokens x %" PRIu64 " bytes (%" PRIu64 " a token, %s)",
         d->want.n_sequences, blocks, KV_BLOCK_ROWS, block_bytes, layout.block_bytes / KV_BLOCK_ROWS,
@@ -163,6 +165,7 @@ static void add_overhead(struct draft *d)
     add(d->plan, "program", RUNTIME_BYTES, "code, libraries, connections");
     uint64_t cache = d->want.prompt_cache_bytes;
     if (cache == PLAN_AUTO) cache = d->plan->budget_bytes / 64 < 8 * GIB ? d->plan->budget_bytes / 64 : 8 * GIB;
+    d->plan->prompt_cache_blocks = (uint32_t)(cache / d->kv_block_bytes);
     add(d->plan, "prompt cache", cache, d->want.prompt_cache_bytes == PLAN_AUTO ? "a 64th of the budget" : "as asked");
     uint64_t safety = larger(d->plan->budget_bytes / 64, 128 * MIB);
     add(d->plan, "safety", safety,

@@ -43,10 +43,10 @@ struct plan {
     uint32_t n_items;
     uint64_t budget_bytes;
     char budget_source[240];
-    uint64_t used_bytes;    /* all items */
-    uint32_t prefill_chunk; /* rows of a prompt in one pass; decode rows may ride along */
-    uint32_t pass_rows, logit_rows,
-        kv_blocks; /* for model/forward.h: of one pass, of these with logits; all sequences */
+    uint64_t used_bytes;                     /* all items */
+    uint32_t prefill_chunk;                  /* rows of a prompt in one pass; decode rows may ride along */
+    uint32_t pass_rows, logit_rows;          /* for model/forward.h: of one pass, and of these with logits */
+    uint32_t kv_blocks, prompt_cache_blocks; /* of state: all sequences, and on top of them the prompt cache */
     struct slot_classes classes;
     uint32_t n_slots[SLOT_CLASSES_MAX], n_slots_total;
     bool is_thin; /* fewer slots than one token's experts: misses of a layer cannot all be under way together */

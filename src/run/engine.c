@@ -5,7 +5,7 @@
 #include "resid/resident.h"
 #include <math.h>
 
-enum { CONTEXT_TOKENS = 4096, PASS_ROWS = 128, LOGIT_ROWS = 16 };
+enum { CONTEXT_TOKENS = 4096, CHECKPOINT_PASS_ROWS = 128, LOGIT_ROWS = 16 };
 
 struct engine {
     struct alloc *alloc;
@@ -13,7 +13,9 @@ struct engine {
     struct config config;
     struct catalogue catalogue;
     struct inventory inventory;
-    struct resident *resident;
+    struct plan plan;
+    struct streamed *streamed; /* a container: this one, by the plan */
+    struct resident *resident; /* a checkpoint: this one */
     struct team *team;
     struct forward *forward;
 };
@@ -24,19 +26,90 @@ struct engine_settings engine_settings_default(const char *model_dir)
         .model_dir = model_dir,
         .cpu_mask = UINT32_MAX,
         .context_tokens = CONTEXT_TOKENS,
-        .pass_rows = PASS_ROWS,
+        .n_sequences = 1,
         .logit_rows = LOGIT_ROWS,
         .latent_norm_eps = NAN,
+        .ram_budget_bytes = PLAN_AUTO,
+        .prompt_cache_bytes = PLAN_AUTO,
+        .experts_resident = NAN,
+        .streamed = streamed_settings_default(),
     };
 }
 
-static bool open_model(struct engine *e, struct file_system fs, struct err *err)
+static bool read_headers(struct engine *e, struct file_system fs, struct err *err)
 {
     const char *dir = e->settings.model_dir;
     if (!config_read(&e->config, e->alloc, fs, dir, err)) return false;
     if (!isnan(e->settings.latent_norm_eps)) e->config.latent_eps = e->settings.latent_norm_eps;
     if (!catalogue_open(&e->catalogue, e->alloc, fs, dir, err)) return false;
     if (!inventory_build(&e->inventory, e->alloc, &e->config, &e->catalogue, err)) return false;
+    const struct inventory *has = &e->inventory;
+    if (has->dsa == CAPABILITY_REFUSED) return err_set(err, ERR_DATA, "%s: %s", dir, has->dsa_reason);
+    if (has->mtp == CAPABILITY_REFUSED) return err_set(err, ERR_DATA, "%s: %s", dir, has->mtp_reason);
+    return true;
+}
+
+/* A checkpoint's narrow floats are expanded while they are read, which only the resident provider does. */
+static bool is_container(const struct inventory *inventory)
+{
+    for (int role = 0; role < MODEL_ROLE_COUNT; role++)
+        if (!spine_format_is_native(inventory->model[role].format)) return false;
+    for (int role = 0; role < ROLE_COUNT; role++) {
+        const struct weight_source *source = &inventory->layers[0].role[role];
+        if (source->payload && !spine_format_is_native(source->format)) return false;
+    }
+    return true;
+}
+
+static uint32_t slots_wanted(const struct engine *e)
+{
+    double share = e->settings.experts_resident;
+    if (isnan(share)) return 0;
+    double n = ceil(share * e->inventory.n_routed_experts);
+    return n < 1 ? 1 : (uint32_t)n;
+}
+
+static bool make_plan(struct engine *e, const struct memory_facts *facts, uint64_t disk_bytes_per_s, struct err *err)
+{
+    const struct engine_settings *s = &e->settings;
+    const struct plan_request request = {
+        .budget_bytes = s->ram_budget_bytes,
+        .facts = facts,
+        .context_tokens = s->context_tokens,
+        .n_sequences = s->n_sequences,
+        .n_drafts = (s->logit_rows + s->n_sequences - 1) / s->n_sequences - 1,
+        .kv_storage = s->kv_storage,
+        .prefill_chunk = s->pass_rows,
+        .n_threads = s->n_threads,
+        .spine = s->streamed.spine,
+        .prompt_cache_bytes = s->prompt_cache_bytes,
+        .tokenizer_bytes = PLAN_AUTO,
+        .requests_max = STREAMED_REQUESTS_MAX,
+        .embedding_rows_kept = STREAMED_EMBEDDING_ROWS,
+        .slots_max = slots_wanted(e),
+        .disk_bytes_per_s = disk_bytes_per_s,
+    };
+    return plan_make(&e->plan, e->alloc, &e->inventory, &request, err);
+}
+
+static bool open_streamed(struct engine *e, struct file_system fs, struct err *err)
+{
+    struct engine_settings *s = &e->settings;
+    struct memory_facts facts;
+    memory_facts_read(&facts, e->alloc, fs, "");
+    if (!make_plan(e, &facts, 0, err)) return false;
+    s->pass_rows = e->plan.pass_rows;
+    s->logit_rows = e->plan.logit_rows;
+    s->streamed.plan = &e->plan;
+    return streamed_open(&e->streamed, e->alloc, &e->inventory, &s->streamed, err);
+}
+
+static bool open_weights(struct engine *e, struct file_system fs, struct err *err)
+{
+    struct engine_settings *s = &e->settings;
+    if (is_container(&e->inventory)) return open_streamed(e, fs, err);
+    if (s->pass_rows == 0) s->pass_rows = CHECKPOINT_PASS_ROWS;
+    s->pass_rows += s->logit_rows; /* decode rows ride along with a prompt's */
     return resident_open(&e->resident, e->alloc, fs, &e->inventory, err);
 }
 
@@ -44,25 +117,56 @@ static bool make_forward(struct engine *e, struct err *err)
 {
     struct kern kern;
     struct engine_settings *s = &e->settings;
+    struct weights *weights = e->streamed ? streamed_weights(e->streamed) : resident_weights(e->resident);
     s->cpu_mask &= cpu_mask();
-    if (s->n_threads == 0) s->n_threads = cpu_threads_usable();
-    if (s->pass_rows > s->context_tokens) s->pass_rows = s->context_tokens;
-    if (s->logit_rows > s->pass_rows) s->logit_rows = s->pass_rows;
     kern_select(&kern, s->cpu_mask);
     if (!team_new(&e->team, e->alloc, s->n_threads, err)) return false;
-    const struct forward_options options = {
-        .rows_max = s->pass_rows, .logit_rows_max = s->logit_rows, .positions_max = s->context_tokens};
-    return forward_new(&e->forward, e->alloc, &e->config, resident_weights(e->resident), &kern, e->team, &options, err);
+    const struct forward_options options = {.rows_max = s->pass_rows,
+                                            .logit_rows_max = s->logit_rows,
+                                            .positions_max = s->context_tokens,
+                                            .kv_storage = s->kv_storage,
+                                            .kv_blocks_max = e->plan.kv_blocks + e->plan.prompt_cache_blocks};
+    return forward_new(&e->forward, e->alloc, &e->config, weights, &kern, e->team, &options, err);
+}
+
+static struct engine *new_engine(struct alloc *alloc, const struct engine_settings *settings, struct err *err)
+{
+    struct engine *e = alloc_get(alloc, sizeof *e, err);
+    if (!e) return NULL;
+    e->alloc = alloc;
+    e->settings = *settings;
+    if (e->settings.n_threads == 0) e->settings.n_threads = cpu_threads_usable();
+    if (e->settings.logit_rows < e->settings.n_sequences) e->settings.logit_rows = e->settings.n_sequences;
+    return e;
+}
+
+bool engine_fit(struct plan *plan, struct alloc *alloc, struct file_system fs, const struct engine_settings *settings,
+                const struct memory_facts *facts, uint64_t disk_bytes_per_s, struct err *err)
+{
+    struct memory_facts here;
+    struct engine *e = new_engine(alloc, settings, err);
+    *plan = (struct plan){0};
+    if (!e) return false;
+    if (!facts) memory_facts_read(&here, alloc, fs, "");
+    bool ok = read_headers(e, fs, err);
+    if (ok && !is_container(&e->inventory))
+        ok = err_set(err, ERR_DATA,
+                     "%s: a checkpoint, which is expanded into memory as a whole and not planned; weir "
+                     "convert makes a container of it",
+                     settings->model_dir);
+    ok = ok && make_plan(e, facts ? facts : &here, disk_bytes_per_s, err);
+    *plan = e->plan;
+    engine_close(e);
+    return ok;
 }
 
 bool engine_open(struct engine **engine, struct alloc *alloc, struct file_system fs,
                  const struct engine_settings *settings, struct err *err)
 {
-    struct engine *e = alloc_get(alloc, sizeof *e, err);
+    struct engine *e = new_engine(alloc, settings, err);
     if (!e) return false;
-    e->alloc = alloc;
-    e->settings = *settings;
-    if (!open_model(e, fs, err)) goto fail;
+    if (!read_headers(e, fs, err)) goto fail;
+    if (!open_weights(e, fs, err)) goto fail;
     if (!make_forward(e, err)) goto fail;
     *engine = e;
     return true;
@@ -76,6 +180,7 @@ void engine_close(struct engine *engine)
     if (!engine) return;
     forward_free(engine->forward);
     team_free(engine->team);
+    streamed_close(engine->streamed);
     resident_close(engine->resident);
     inventory_fini(&engine->inventory);
     catalogue_close(&engine->catalogue);
@@ -101,4 +206,12 @@ struct forward *engine_forward(struct engine *engine)
 struct alloc *engine_alloc(struct engine *engine)
 {
     return engine->alloc;
+}
+const struct plan *engine_plan(const struct engine *engine)
+{
+    return engine->streamed ? &engine->plan : NULL;
+}
+struct streamed *engine_streamed(struct engine *engine)
+{
+    return engine->streamed;
 }
