@@ -8,7 +8,8 @@ bool generation_init(struct generation *generation, struct session *session, con
 {
     struct alloc *alloc = engine_alloc(session->engine);
     *generation = (struct generation){.session = session, .rules = rules};
-    if (!history_init(&generation->history, alloc, engine_settings_of(session->engine)->context_tokens, err)) goto fail;
+    if (!history_reserve(&generation->history, alloc, engine_settings_of(session->engine)->context_tokens, err))
+        goto fail;
     if (!sampler_init(&generation->sampler, alloc, engine_config(session->engine)->vocab, n_tokens, err)) goto fail;
     return true;
 fail:

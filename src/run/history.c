@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include <string.h>
 
-bool history_init(struct history *history, struct alloc *alloc, uint32_t n_max, struct err *err)
+bool history_reserve(struct history *history, struct alloc *alloc, uint32_t n_max, struct err *err)
 {
     *history = (struct history){.alloc = alloc, .n_max = n_max};
     history->ids = alloc_get_array(alloc, n_max, sizeof *history->ids, err);

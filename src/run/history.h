@@ -6,7 +6,8 @@
  * it is pushed; popping it takes that back. Push and pop cost nothing, because nothing is derived here: the sampler
  * counts the ids of a window when a penalty asks for it, which is small next to one look at the logits.
  *
- * Owned by one thread. Memory is taken once, in history_init. history_fini is safe twice and on a zeroed struct. */
+ * Owned by one thread. Memory is taken once, in history_reserve (the name history_init is
+ * taken by libedit, which the program links). history_fini is safe twice and on a zeroed struct. */
 #include "base/alloc.h"
 
 struct history {
@@ -16,7 +17,7 @@ struct history {
 };
 
 /* Room for n_max ids: the context, and the drafts of one round. */
-bool history_init(struct history *history, struct alloc *alloc, uint32_t n_max, struct err *err) MUST_CHECK;
+bool history_reserve(struct history *history, struct alloc *alloc, uint32_t n_max, struct err *err) MUST_CHECK;
 void history_fini(struct history *history);
 
 /* Starts over with this prompt. The caller has checked that it fits. */

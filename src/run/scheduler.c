@@ -70,7 +70,7 @@ static bool init_places(struct scheduler *s, struct err *err)
 {
     for (uint32_t i = 0; i < s->settings.n_running_max; i++) {
         struct running *r = &s->running[i];
-        if (!history_init(&r->history, s->alloc, context_of(s) + s->settings.n_drafts_max, err)) return false;
+        if (!history_reserve(&r->history, s->alloc, context_of(s) + s->settings.n_drafts_max, err)) return false;
         const struct prompt_lookup_limits limits = {
             .n_min = s->settings.ngram_min, .n_max = s->settings.ngram_max, .n_draft = s->settings.n_drafts_max};
         if (s->settings.draft == DRAFT_NGRAM &&

@@ -113,7 +113,7 @@ static void the_sampler_reports_raw_values(void **state)
     struct sampler sampler;
     struct history history;
     assert_true(sampler_init(&sampler, &alloc, 6, 5, &err));
-    assert_true(history_init(&history, &alloc, 8, &err));
+    assert_true(history_reserve(&history, &alloc, 8, &err));
     history_push(&history, 0);
     const float logits[6] = {4, 3, 2, 1, 0, 50};
     const struct logit_bias bias = {1, -100};

@@ -44,7 +44,7 @@ static void bench_init(struct bench *bench, uint32_t n_logits, uint32_t n_tokens
 {
     memset(bench, 0, sizeof *bench);
     assert_true(sampler_init(&bench->sampler, &bench->alloc, n_logits, n_tokens, &bench->err));
-    assert_true(history_init(&bench->history, &bench->alloc, 4096, &bench->err));
+    assert_true(history_reserve(&bench->history, &bench->alloc, 4096, &bench->err));
     bench->logits = alloc_get_array(&bench->alloc, n_logits, sizeof(float), &bench->err);
     assert_non_null(bench->logits);
     bench->params = sampling_built_in();
@@ -635,7 +635,7 @@ static void allocation_failures_leave_nothing_behind(void **state)
         struct sampler sampler;
         struct history history = {0};
         struct err err = {0};
-        bool ok = sampler_init(&sampler, &alloc, 100, 90, &err) && history_init(&history, &alloc, 10, &err);
+        bool ok = sampler_init(&sampler, &alloc, 100, 90, &err) && history_reserve(&history, &alloc, 10, &err);
         if (!ok) assert_int_equal(err.kind, ERR_NOMEM);
         sampler_fini(&sampler);
         history_fini(&history);
