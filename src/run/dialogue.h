@@ -1,0 +1,54 @@
+#ifndef RUN_DIALOGUE_H
+#define RUN_DIALOGUE_H
+/* One sequence that questions and answers go through, turn after turn: prompt ids in, text out.
+ *
+ * A dialogue remembers the ids that its session holds. A new prompt is compared with them, the session goes back to
+ * where they part, and only the rest is read: in a conversation that is the new turn. The answer is the same as if
+ * nothing had been held. Same prompt, sampling and key: same answer, for any number of threads.
+ *
+ * Belongs to the engine thread; engine and model are borrowed. */
+#include "plat/clock.h"
+#include "run/answer.h"
+#include "run/generation.h"
+#include <stdatomic.h>
+
+struct dialogue;
+
+struct dialogue_request {
+    const uint32_t *prompt; /* [n_prompt], needed during dialogue_start only */
+    uint32_t n_prompt;
+    const struct sampling *sampling; /* complete and checked; it and the next must outlive the answer */
+    const struct answer_request *answer;
+    uint64_t key; /* of the draws, see run/random.h */
+    bool wants_logprobs;
+    uint32_t n_top_logprobs;
+    const atomic_bool *cancel; /* once it is true, by any thread, the answer ends as STOP_CANCELLED; may be NULL */
+};
+
+struct dialogue_result {
+    enum stop_reason reason; /* STOP_NONE while it goes on */
+    const struct stop_string *stop_string;
+    uint32_t n_prompt, n_reused;       /* n_reused: ids of the prompt that were held already */
+    uint32_t n_generated, n_reasoning; /* n_generated: without the id that ended the turn */
+    int64_t prefill_ns, decode_ns;
+};
+
+/* `model` NULL: ids only, for a folder without a tokenizer; requests then have no answer. */
+bool dialogue_new(struct dialogue **dialogue, struct engine *engine, const struct text_model *model, struct clock clock,
+                  struct err *err) MUST_CHECK;
+void dialogue_free(struct dialogue *dialogue); /* NULL is fine */
+
+/* Reads the prompt. One that leaves no room for an answer is ERR_USER. After a failure the dialogue may be started
+ * again. An answer that was still going on is forgotten. */
+bool dialogue_start(struct dialogue *dialogue, const struct dialogue_request *request, struct err *err) MUST_CHECK;
+
+/* Generates one id and hands out what text it completes; or ends the answer, with result->reason set and *out
+ * untouched. The id that completes a stop string is given out like any other. */
+bool dialogue_next(struct dialogue *dialogue, struct sampled *out, struct err *err) MUST_CHECK;
+
+const struct dialogue_result *dialogue_result(const struct dialogue *dialogue);
+
+/* How many ids the session holds. */
+uint32_t dialogue_held(const struct dialogue *dialogue);
+
+#endif
