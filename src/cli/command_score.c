@@ -1,17 +1,21 @@
-/* weir score: teacher-forced evaluation of a text given as token ids. */
+/* weir score: teacher-forced evaluation of a text, or of token ids. */
 #include "base/buf.h"
+#include "cli/answer_settings.h"
 #include "cli/commands.h"
 #include "cli/open_engine.h"
+#include "cli/prompt_text.h"
 #include "plat/file_write.h"
 #include "run/score.h"
 #include "run/trace_dump.h"
 #include <inttypes.h>
 
 #define JSON_BYTES_MAX (UINT64_C(1) << 30)
+#define TOKENS_MAX (UINT32_C(1) << 24)
 
 struct scoring {
     const struct command_context *context;
     struct token_list tokens;
+    uint32_t n_live; /* ids from there on have no token; 0: as many as the model has rows */
     struct engine *engine;
     struct session session;
     struct trace_dump *trace;
@@ -88,18 +92,54 @@ static void print_result(const struct scoring *s, const struct score_result *r)
                 r->perplexity);
 }
 
+static bool encode_file(struct scoring *s, const struct text_model *model, struct err *err)
+{
+    struct alloc *alloc = s->context->alloc;
+    struct buf text;
+    struct encoder *encoder = encoder_new(alloc, model->tokenizer, NULL, err);
+    if (!encoder) return false;
+    buf_init(&text, alloc, PROMPT_BYTES_MAX);
+    token_list_init(&s->tokens, alloc, TOKENS_MAX);
+    bool ok = prompt_text_of_file(&text, s->context, s->context->settings->text_file, err) &&
+              text_model_encode_raw(model, encoder, text.data ? text.data : "", text.bytes, &s->tokens, err);
+    if (ok && s->tokens.n == 0) ok = err_set(err, ERR_USER, "%s: the text is empty", s->context->settings->text_file);
+    buf_fini(&text);
+    encoder_free(encoder);
+    return ok;
+}
+
+/* The ids to score: those that were given, or those of a text. */
+static bool open_tokens(struct scoring *s, struct err *err)
+{
+    const struct settings *settings = s->context->settings;
+    struct text_model model = {0};
+    if (!settings->text_file) return open_token_list(&s->tokens, s->context, err);
+    if (settings->ids || settings->ids_file)
+        return err_set(err, ERR_USER, "give either --text-file or token ids, not both");
+    if (!answer_settings_open_model(&model, s->context, err)) return false;
+    s->n_live = model.n_tokens;
+    bool ok = encode_file(s, &model, err);
+    text_model_close(&model);
+    if (ok && s->tokens.n > settings->context_length)
+        return err_set(err, ERR_USER,
+                       "%s: the text has %zu tokens and the context holds %" PRIu64
+                       "; give a larger --context-length or a shorter text",
+                       settings->text_file, s->tokens.n, settings->context_length);
+    return ok;
+}
+
 static bool score(struct scoring *s, struct err *err)
 {
     const struct settings *settings = s->context->settings;
     struct score_result result;
-    if (!open_token_list(&s->tokens, s->context, err)) return false;
+    if (!open_tokens(s, err)) return false;
     if (!open_engine(&s->engine, s->context, err)) return false;
     session_init(&s->session, s->engine);
     if (!open_outputs(s, err)) return false;
     const struct score_watcher watcher = {
         .context = s, .token = see_token, .logits = settings->dump_logits ? dump_logits : NULL};
-    if (!score_run(&s->session, s->tokens.ids, s->tokens.n, settings->top, engine_config(s->engine)->vocab, &watcher,
-                   &result, err))
+    if (!score_run(&s->session, s->tokens.ids, s->tokens.n, settings->top,
+                   s->n_live ? s->n_live : engine_config(s->engine)->vocab, &watcher, &result, err))
         return false;
     if (!close_outputs(s, err)) return false;
     print_result(s, &result);

@@ -14,7 +14,7 @@
  * the overview. The purpose is a sentence without its full stop. */
 /* clang-format off */
 #define COMMAND_LIST(X) \
-    X(GENERATE, generate, "gen", "MODEL", 1, 1, "Continue a prompt") \
+    X(GENERATE, generate, "gen", "MODEL [PROMPT]", 1, 2, "Answer a prompt") \
     X(FIT, fit, NULL, "MODEL", 1, 1, "Show what the model needs in memory and how it would run here") \
     X(SCORE, score, NULL, "MODEL", 1, 1, "Tell how likely a model finds a text, token by token") \
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \

@@ -45,12 +45,19 @@
         .name = label, .type = OPTION_TEXT, .offset = FIELD(field, const char *), .value_name = value, \
         .initial = start, .commands = on, .help = text                                                 \
     }
+#define TEXTS(label, field, value, on, text)                                                                   \
+    {                                                                                                          \
+        .name = label, .type = OPTION_TEXTS, .offset = FIELD(field, struct option_texts), .value_name = value, \
+        .commands = on, .help = text                                                                           \
+    }
 #define ON(command) (UINT64_C(1) << COMMAND_##command)
 #define ON_ALL OPTIONS_OF_ALL
 
 /* In the order of the help: a command's own options first, those that many share last. */
-#define ON_MODEL_RUN (ON(GENERATE) | ON(SCORE)) /* commands that open a model and run it */
-#define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT))  /* and those that plan for it */
+#define ON_ANSWER ON(GENERATE)               /* commands that write text */
+#define ON_MODEL_RUN (ON_ANSWER | ON(SCORE)) /* commands that open a model and run it */
+#define ON_IDS (ON(GENERATE) | ON(SCORE))
+#define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT)) /* and those that plan for it */
 
 static const struct option options[] = {
     TEXT("pass", passes, "LIST", NULL, ON(CONVERT), "main, mtp, indexer, or several with commas; all that SOURCE has"),
@@ -65,19 +72,35 @@ static const struct option options[] = {
     CHOICE("special", special, "all", ON(TOKENIZE) | ON(TEMPLATE),
            "all: markers in text become tokens, special tokens are printed; none (template's default): neither", "none",
            "all"),
-    CHOICE("thinking", thinking, "off", ON(TEMPLATE),
-           "let the model reason before it answers; what a request says is stronger", "off", "on"),
-    TEXT("ids", ids, "LIST", NULL, ON_MODEL_RUN, "token ids, such as \"1 2 3\" or 1,2,3"),
-    TEXT("ids-file", ids_file, "FILE", NULL, ON_MODEL_RUN, "read the token ids from FILE"),
+    TEXT("prompt", prompt, "TEXT", NULL, ON(GENERATE), "the prompt, if it is no operand"),
+    TEXT("prompt-file", prompt_file, "FILE", NULL, ON(GENERATE), "read the prompt from FILE; - is standard input"),
+    FLAG("raw", raw, ON(GENERATE), "continue the prompt itself, without the chat template"),
+    TEXT("system", system, "TEXT", NULL, ON_ANSWER, "what the model is told about its role, before the first message"),
+    CHOICE("thinking", thinking, "off", ON_ANSWER | ON(TEMPLATE),
+           "let the model reason before it answers; what a request of template says is stronger", "off", "on"),
+    CHOICE("effort", effort, "max", ON_ANSWER, "how much it reasons, with --thinking on", "max", "high"),
+    TEXT("ids", ids, "LIST", NULL, ON_IDS, "token ids, such as \"1 2 3\" or 1,2,3"),
+    TEXT("ids-file", ids_file, "FILE", NULL, ON_IDS, "read the token ids from FILE"),
+    TEXT("text-file", text_file, "FILE", NULL, ON(SCORE), "score the text of FILE, markers in it recognised"),
     COUNT("top", top, "N", 0, 1000, "0", ON(SCORE), "list the N likeliest tokens of each position"),
     TEXT("dump-logits", dump_logits, "FILE", NULL, ON(SCORE),
          "write the logits behind each token to FILE: rows of little-endian float32"),
     TEXT("dump-trace", dump_trace, "FILE", NULL, ON(SCORE),
          "write hidden-state hash, experts and selected positions of each layer to FILE, as JSON lines"),
-    COUNT("max-tokens", max_tokens, "N", 1, 1 << 20, "128", ON(GENERATE), "tokens to generate at most"),
-    NUMBER("temperature", temperature, 0, 2, "model", ON(GENERATE),
+    COUNT("max-tokens", max_tokens, "N", 1, 1 << 20, "128", ON_ANSWER, "tokens of an answer at most"),
+    NUMBER("temperature", temperature, 0, 2, "model", ON_ANSWER,
            "0 takes the likeliest token, more is more varied; model: what generation_config.json says"),
-    COUNT("seed", seed, "N", 0, INT64_MAX, "random", ON(GENERATE), "the same seed gives the same text"),
+    NUMBER("top-p", top_p, 0, 1, "model", ON_ANSWER, "draw from the likeliest tokens that make up this share"),
+    COUNT("top-k", top_k, "N", 0, 1 << 20, "model", ON_ANSWER, "draw from the N likeliest tokens; 0: all"),
+    NUMBER("min-p", min_p, 0, 1, "model", ON_ANSWER, "leave out tokens less likely than this share of the likeliest"),
+    NUMBER("repetition-penalty", repetition_penalty, 0, 2, "model", ON_ANSWER,
+           "above 1 makes the last 20 tokens less likely to come again"),
+    NUMBER("presence-penalty", presence_penalty, -2, 2, "0", ON_ANSWER,
+           "lowers the logit of each token that the answer has"),
+    NUMBER("frequency-penalty", frequency_penalty, -2, 2, "0", ON_ANSWER,
+           "the same, once for each time that the answer has it"),
+    COUNT("seed", seed, "N", 0, INT64_MAX, "random", ON_ANSWER, "the same seed gives the same text"),
+    TEXTS("stop", stop, "TEXT", ON_ANSWER, "end the answer before this text; may be given up to 16 times"),
     FLAG("ignore-eos", ignore_eos, ON(GENERATE), "go on past the end of the answer, up to --max-tokens"),
     NUMBER("latent-norm-eps", latent_norm_eps, 0, 1, "model", ON_MODEL_RUN,
            "epsilon of the norms inside attention; model: what config.json says"),
@@ -103,7 +126,7 @@ static const struct option options[] = {
     TEXT("cpu-mask", cpu_mask, "LIST", NULL, ON_MODEL_RUN,
          "instruction sets not to use, such as avx512,avx2 (see weir version)"),
     FLAG("tensors", tensors, ON(INSPECT), "list every tensor: name, dtype, shape, bytes, file, offset"),
-    FLAG("json", json, ON_MODEL_PLAN | ON(INSPECT) | ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),
+    FLAG("json", json, ON_IDS | ON(FIT) | ON(INSPECT) | ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),
          "print one JSON object instead of text"),
     TEXT("config", config, "FILE", NULL, ON_ALL,
          "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),
@@ -239,6 +262,22 @@ static bool store_choice(const struct option *option, unsigned *out, const char 
     return err_set(err, ERR_USER, "%s: there is no '%s'; the nearest is '%s'", where, text, nearest.best);
 }
 
+static bool store_text(const char **out, const char *text, const char *where, struct err *err)
+{
+    if (!*text) return err_set(err, ERR_USER, "%s: the value is empty", where);
+    *out = text;
+    return true;
+}
+
+static bool store_texts(struct option_texts *out, const char *text, const char *where, struct err *err)
+{
+    if (out->n == OPTION_TEXTS_MAX)
+        return err_set(err, ERR_USER, "%s: given more than %d times", where, OPTION_TEXTS_MAX);
+    if (!store_text(&out->text[out->n], text, where, err)) return false;
+    out->n++;
+    return true;
+}
+
 bool options_store(const struct option *option, void *values, const char *text, const char *where, struct err *err)
 {
     void *field = (char *)values + option->offset;
@@ -249,10 +288,8 @@ bool options_store(const struct option *option, void *values, const char *text, 
     case OPTION_SECONDS: return store_whole(option, field, text, where, err);
     case OPTION_NUMBER: return store_number(option, field, text, where, err);
     case OPTION_CHOICE: return store_choice(option, field, text, where, err);
-    case OPTION_TEXT:
-        if (!*text) return err_set(err, ERR_USER, "%s: the value is empty", where);
-        *(const char **)field = text;
-        return true;
+    case OPTION_TEXT: return store_text(field, text, where, err);
+    case OPTION_TEXTS: return store_texts(field, text, where, err);
     }
     ASSERT(!"an option type without a parser");
     return false;

@@ -16,9 +16,16 @@ enum option_type {
     OPTION_NUMBER,  /* decimal fraction */
     OPTION_CHOICE,  /* one of the names in choices */
     OPTION_TEXT,
+    OPTION_TEXTS, /* may be given more than once on the command line */
 };
 
-enum { OPTIONS_MAX = 96, OPTION_CHOICES_MAX = 8 };
+enum { OPTIONS_MAX = 96, OPTION_CHOICES_MAX = 8, OPTION_TEXTS_MAX = 16 };
+
+/* The values of an option that may be repeated, in order. */
+struct option_texts {
+    const char *text[OPTION_TEXTS_MAX];
+    size_t n;
+};
 
 struct option {
     const char *name; /* without dashes */

@@ -261,6 +261,27 @@ static const char *default_config(struct settings *settings, char *const *enviro
     return arena_text(&settings->arena, path, (size_t)n, err);
 }
 
+/* $XDG_STATE_HOME/weir or ~/.local/state/weir; NULL when there is neither home. */
+static bool find_state_folder(struct settings *settings, char *const *environment, struct err *err)
+{
+    const char *root = variable(environment, "XDG_STATE_HOME"), *home = variable(environment, "HOME");
+    const char *behind = root ? "/weir" : "/.local/state/weir";
+    char path[4096];
+    if (!root) root = home;
+    int n = root ? snprintf(path, sizeof path, "%s%s", root, behind) : 0;
+    if (n == 0 || n >= (int)sizeof path) return true;
+    settings->state_folder = arena_text(&settings->arena, path, (size_t)n, err);
+    return settings->state_folder != NULL;
+}
+
+static bool look_around(struct settings *settings, char *const *environment, struct err *err)
+{
+    const char *terminal = variable(environment, "TERM");
+    settings->no_colour = variable(environment, "NO_COLOR") != NULL;
+    settings->dumb_terminal = !terminal || strcmp(terminal, "dumb") == 0;
+    return find_state_folder(settings, environment, err);
+}
+
 static void store_defaults(struct settings *settings)
 {
     struct err err = {0};
@@ -288,6 +309,7 @@ bool settings_read(struct settings *settings, struct operands *operands, struct 
     struct arguments args = {settings, operands, command, source->arguments};
     if (!read_arguments(&args, err)) goto fail;
     if (!read_environment(settings, source->environment, err)) goto fail;
+    if (!look_around(settings, source->environment, err)) goto fail;
 
     struct err no_memory = {0};
     const char *path = settings->config ? settings->config : default_config(settings, source->environment, &no_memory);

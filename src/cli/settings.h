@@ -19,7 +19,7 @@ enum origin { ORIGIN_DEFAULT, ORIGIN_CONFIG, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_
 
 /* One field for each row of the table in options.c:
  *   flag bool; count, bytes and seconds uint64_t (SETTING_WORD: the word); number double (NAN: the word);
- *   choice unsigned (index); text const char * (NULL: none). */
+ *   choice unsigned (index); text const char * (NULL: none); a text that may be repeated struct option_texts. */
 struct settings {
     bool tensors;
     bool json;
@@ -28,9 +28,12 @@ struct settings {
     unsigned special;
     unsigned thinking;
     const char *ids, *ids_file;
-    uint64_t top, max_tokens, seed;
-    double temperature;
-    bool ignore_eos;
+    const char *prompt, *prompt_file, *text_file, *system;
+    bool raw, ignore_eos;
+    unsigned effort;
+    uint64_t top, max_tokens, seed, top_k;
+    double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    struct option_texts stop;
     const char *dump_logits, *dump_trace;
     uint64_t threads, context_length;
     const char *cpu_mask;
@@ -44,6 +47,11 @@ struct settings {
     unsigned bits, expert_bits, io_bits;
     uint64_t group, shard_bytes;
     bool keep_mtp_indexer;
+
+    /* From the environment alone. */
+    const char *state_folder; /* where weir keeps what it remembers, such as what was typed; NULL: nowhere */
+    bool no_colour;           /* NO_COLOR is set and not empty */
+    bool dumb_terminal;       /* TERM is `dumb` or missing: no colours, no line editing */
 
     uint8_t origin[OPTIONS_MAX]; /* enum origin, by row of the option table */
     const char *config_path;     /* the file that was read, or NULL */

@@ -33,7 +33,7 @@ static void every_row_is_whole(void **state)
         assert_null(strpbrk(variable, "-abcdefghijklmnopqrstuvwxyz"));
         assert_true((option->type == OPTION_CHOICE) == (option->choices[0] != NULL));
         assert_true((option->type == OPTION_CHOICE || option->type == OPTION_FLAG) == (option->value_name == NULL));
-        if (option->type != OPTION_TEXT) assert_non_null(option->initial);
+        if (option->type != OPTION_TEXT && option->type != OPTION_TEXTS) assert_non_null(option->initial);
         assert_true(option->min <= option->max);
         assert_true(option->number_min <= option->number_max);
     }
@@ -66,6 +66,7 @@ struct values {
     double number;
     unsigned choice;
     const char *text;
+    struct option_texts texts;
 };
 
 static struct values values;
@@ -190,6 +191,25 @@ static void choices_and_texts(void **state)
     assert_false(store(text, "", &err));
 }
 
+static void texts_may_come_more_than_once(void **state)
+{
+    (void)state;
+    struct option row = {.type = OPTION_TEXTS, .name = "row", .offset = offsetof(struct values, texts)};
+    struct values own = {0};
+    struct err err = {0};
+    char name[OPTION_TEXTS_MAX + 1][4];
+    for (int i = 0; i <= OPTION_TEXTS_MAX; i++) {
+        snprintf(name[i], sizeof name[i], "%d", i);
+        assert_int_equal(options_store(&row, &own, name[i], "--row", &err), i < OPTION_TEXTS_MAX);
+    }
+    assert_string_equal(err.text, "--row: given more than 16 times");
+    assert_int_equal(own.texts.n, OPTION_TEXTS_MAX);
+    for (int i = 0; i < OPTION_TEXTS_MAX; i++) assert_string_equal(own.texts.text[i], name[i]);
+    own.texts.n = 3;
+    assert_false(options_store(&row, &own, "", "--row", &err));
+    assert_int_equal(own.texts.n, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +220,7 @@ int main(void)
         cmocka_unit_test(sizes_and_times),
         cmocka_unit_test(fractions),
         cmocka_unit_test(choices_and_texts),
+        cmocka_unit_test(texts_may_come_more_than_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

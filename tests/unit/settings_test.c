@@ -187,6 +187,52 @@ static void the_users_own_file_is_found(void **state)
     temp_folder_remove(&folder);
 }
 
+static void the_surroundings_are_looked_at(void **state)
+{
+    static const struct {
+        struct given given;
+        const char *state_folder;
+        bool no_colour, dumb_terminal;
+    } cases[] = {
+        {{.environment = {"TERM=xterm", "HOME=/home/a"}}, "/home/a/.local/state/weir", false, false},
+        {{.environment = {"XDG_STATE_HOME=/s", "HOME=/home/a", "NO_COLOR=1"}}, "/s/weir", true, true},
+        {{.environment = {"XDG_STATE_HOME=", "HOME=/b", "NO_COLOR=", "TERM=dumb"}},
+         "/b/.local/state/weir",
+         false,
+         true},
+        {{.environment = {"TERM=vt100"}}, NULL, false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct outcome o;
+        read_given(&o, &cases[i].given, 0);
+        print_message("%zu: %s\n", i, o.settings.state_folder ? o.settings.state_folder : "(none)");
+        assert_true(o.ok);
+        assert_true(!cases[i].state_folder == !o.settings.state_folder);
+        if (cases[i].state_folder) assert_string_equal(o.settings.state_folder, cases[i].state_folder);
+        assert_int_equal(o.settings.no_colour, cases[i].no_colour);
+        assert_int_equal(o.settings.dumb_terminal, cases[i].dumb_terminal);
+        finish(&o);
+    }
+}
+
+/* Of an option that may be repeated, the strongest source's values count, all of them. */
+static void repeated_values_come_from_one_source(void **state)
+{
+    struct outcome o;
+    (void)state;
+    read_given(&o, &(struct given){.environment = {"WEIR_STOP=x"}, .config = "stop = y\n"}, 0);
+    assert_true(o.ok);
+    assert_int_equal(o.settings.stop.n, 1);
+    assert_string_equal(o.settings.stop.text[0], "x");
+    finish(&o);
+    read_given(&o, &(struct given){.config = "stop = y\n"}, 0);
+    assert_true(o.ok);
+    assert_int_equal(o.settings.stop.n, 1);
+    finish(&o);
+    refused(&(struct given){.config = "stop = y\nstop = z\n"}, "'stop' was given before");
+}
+
 static void nothing_leaks_whatever_allocation_fails(void **state)
 {
     (void)state;
@@ -213,6 +259,8 @@ int main(void)
         cmocka_unit_test(values_are_needed_and_taken),
         cmocka_unit_test(files_that_are_no_configuration),
         cmocka_unit_test(the_users_own_file_is_found),
+        cmocka_unit_test(the_surroundings_are_looked_at),
+        cmocka_unit_test(repeated_values_come_from_one_source),
         cmocka_unit_test(nothing_leaks_whatever_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
