@@ -15,6 +15,7 @@
 /* clang-format off */
 #define COMMAND_LIST(X) \
     X(GENERATE, generate, "gen", "MODEL [PROMPT]", 1, 2, "Answer a prompt") \
+    X(CHAT, chat, NULL, "MODEL", 1, 1, "Talk with a model") \
     X(FIT, fit, NULL, "MODEL", 1, 1, "Show what the model needs in memory and how it would run here") \
     X(SCORE, score, NULL, "MODEL", 1, 1, "Tell how likely a model finds a text, token by token") \
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \

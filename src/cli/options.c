@@ -54,7 +54,7 @@
 #define ON_ALL OPTIONS_OF_ALL
 
 /* In the order of the help: a command's own options first, those that many share last. */
-#define ON_ANSWER ON(GENERATE)               /* commands that write text */
+#define ON_ANSWER (ON(GENERATE) | ON(CHAT))  /* commands that write text */
 #define ON_MODEL_RUN (ON_ANSWER | ON(SCORE)) /* commands that open a model and run it */
 #define ON_IDS (ON(GENERATE) | ON(SCORE))
 #define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT)) /* and those that plan for it */
