@@ -17,7 +17,7 @@ static struct engine_settings settings_for(const char *dir)
     settings.pass_rows = 16;
     settings.experts_resident = 0.05;
     settings.ram_budget_bytes = UINT64_C(1) << 30; /* stated: facts about the machine may then be unknown */
-    settings.streamed.direct = DIRECT_OFF; /* nothing is measured: every run makes the same calls */
+    settings.streamed.direct = DIRECT_OFF;         /* nothing is measured: every run makes the same calls */
     return settings;
 }
 
