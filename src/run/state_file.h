@@ -1,0 +1,34 @@
+#ifndef RUN_STATE_FILE_H
+#define RUN_STATE_FILE_H
+/* The state of one sequence in a file, so that it need not be computed again: docs/formats/state.md.
+ *
+ * A file belongs to one model (digest of config and shard headers), one numeric tier and one storage of rows; another
+ * one's is refused and left as it is. Everything is checksummed. A file that lost its end, or whose end is damaged,
+ * still gives the blocks in front of the damage. Written as a whole or not at all (plat/file_write.h).
+ *
+ * Pure functions over files and sequences; kv_fork makes a stable copy to write from while the sequence goes on. */
+#include "fmt/token_list.h"
+#include "model/kv.h"
+#include "plat/file_write.h"
+
+struct state_identity {
+    uint8_t model[32];
+    uint32_t numerics; /* the tier that computed the rows */
+};
+
+bool state_file_write(const char *path, struct alloc *alloc, struct write_system ws,
+                      const struct state_identity *identity, const struct kv *kv, const uint32_t *ids, uint32_t n,
+                      struct err *err) MUST_CHECK;
+
+/* The ids that a file holds rows for, without reading rows. */
+bool state_file_peek(const char *path, struct alloc *alloc, struct file_system fs,
+                     const struct state_identity *identity, const struct kv_layout *layout, struct token_list *ids,
+                     struct err *err) MUST_CHECK;
+
+/* Fills an empty `kv` with the first rows of the file, at most n_max. kv->n_rows tells how many came: fewer than were
+ * asked for when the rest is damaged, and then *is_torn. On failure the kv is empty. */
+bool state_file_read(const char *path, struct alloc *alloc, struct file_system fs,
+                     const struct state_identity *identity, struct kv *kv, uint32_t n_max, bool *is_torn,
+                     struct err *err) MUST_CHECK;
+
+#endif
