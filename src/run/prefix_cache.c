@@ -12,22 +12,29 @@ struct entry {
     uint32_t n;
     uint64_t n_saved;   /* tokens that this entry has spared */
     uint64_t last_used; /* tick */
+    bool is_saved;      /* on disk too */
 };
 
 struct prefix_cache {
     struct alloc *alloc;
+    prefix_leave_fn *on_leave;
+    void *context;
     uint32_t n_blocks_max, n_entries;
     uint64_t tick;
     struct prefix_stats stats;
     struct entry entries[ENTRIES_MAX];
 };
 
-bool prefix_cache_new(struct prefix_cache **cache, struct alloc *alloc, uint32_t n_blocks_max, struct err *err)
+bool prefix_cache_new(struct prefix_cache **cache, struct alloc *alloc, uint32_t n_blocks_max,
+                      prefix_leave_fn *on_leave, void *context, struct err *err)
 {
-    *cache = alloc_get(alloc, sizeof **cache, err);
-    if (!*cache) return false;
-    (*cache)->alloc = alloc;
-    (*cache)->n_blocks_max = n_blocks_max;
+    struct prefix_cache *c = alloc_get(alloc, sizeof *c, err);
+    if (!c) return false;
+    c->alloc = alloc;
+    c->n_blocks_max = n_blocks_max;
+    c->on_leave = on_leave;
+    c->context = context;
+    *cache = c;
     return true;
 }
 
@@ -97,18 +104,53 @@ static uint64_t worth(const struct entry *e)
     return e->n_saved * 1024 / (own_blocks(e) + 1);
 }
 
-bool prefix_cache_give_up_one(struct prefix_cache *cache)
+static uint32_t least_valuable(const struct prefix_cache *c)
 {
-    if (cache->n_entries == 0) return false;
     uint32_t worst = 0;
-    for (uint32_t i = 1; i < cache->n_entries; i++) {
-        const struct entry *a = &cache->entries[i], *b = &cache->entries[worst];
+    for (uint32_t i = 1; i < c->n_entries; i++) {
+        const struct entry *a = &c->entries[i], *b = &c->entries[worst];
         uint64_t worth_a = worth(a), worth_b = worth(b);
         if (worth_a < worth_b || (worth_a == worth_b && a->last_used < b->last_used)) worst = i;
     }
-    remove_entry(cache, worst);
+    return worst;
+}
+
+bool prefix_cache_give_up_one(struct prefix_cache *cache)
+{
+    if (cache->n_entries == 0) return false;
+    uint32_t at = least_valuable(cache);
+    struct entry *e = &cache->entries[at];
+    if (cache->on_leave && !e->is_saved) cache->on_leave(cache->context, &e->kv, e->ids, e->n);
+    remove_entry(cache, at);
     cache->stats.n_evicted++;
     return true;
+}
+
+static struct prefix_view view_of(const struct prefix_cache *c, uint32_t at)
+{
+    const struct entry *e = &c->entries[at];
+    return (struct prefix_view){.kv = &e->kv, .ids = e->ids, .n = e->n, .entry = at};
+}
+
+bool prefix_cache_unsaved(const struct prefix_cache *cache, uint64_t before, struct prefix_view *view)
+{
+    for (uint32_t i = 0; i < cache->n_entries; i++) {
+        if (cache->entries[i].is_saved || cache->entries[i].last_used > before) continue;
+        *view = view_of(cache, i);
+        return true;
+    }
+    return false;
+}
+
+void prefix_cache_saved(struct prefix_cache *cache, const struct prefix_view *view)
+{
+    ASSERT(view->entry < cache->n_entries);
+    cache->entries[view->entry].is_saved = true;
+}
+
+uint64_t prefix_cache_now(const struct prefix_cache *cache)
+{
+    return cache->tick;
 }
 
 /* Entries that the ids cover say nothing that the new one does not say. */

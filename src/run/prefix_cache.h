@@ -17,9 +17,12 @@ struct prefix_stats {
     uint32_t n_entries, n_blocks; /* blocks: each counted once per entry that holds it */
 };
 
-/* Room for n_blocks_max blocks over all entries; 0: keeps nothing. */
+/* Told of a state that was never saved to disk and is about to leave for want of room. */
+typedef void prefix_leave_fn(void *context, const struct kv *kv, const uint32_t *ids, uint32_t n);
+
+/* Room for n_blocks_max blocks over all entries; 0: keeps nothing. on_leave may be NULL. */
 bool prefix_cache_new(struct prefix_cache **cache, struct alloc *alloc, uint32_t n_blocks_max,
-                      struct err *err) MUST_CHECK;
+                      prefix_leave_fn *on_leave, void *context, struct err *err) MUST_CHECK;
 void prefix_cache_free(struct prefix_cache *cache); /* NULL is fine */
 
 /* An empty `kv` takes over the longest known beginning of the ids, at most n_max tokens of it. Returns how many. */
@@ -28,6 +31,17 @@ uint32_t prefix_cache_take(struct prefix_cache *cache, struct kv *kv, const uint
 /* Keeps the state of the n ids of `kv` (n <= kv->n_rows), which stays the caller's. An entry that it covers makes way
  * for it. Memory that cannot be had is no error: then it is not kept. */
 void prefix_cache_keep(struct prefix_cache *cache, const struct kv *kv, const uint32_t *ids, uint32_t n);
+
+/* An entry that was never saved to disk and has not been used since `before` (the tick of prefix_cache_now); false:
+ * none. The state is the cache's; saying that it was saved takes it off this list. */
+struct prefix_view {
+    const struct kv *kv;
+    const uint32_t *ids; /* [n] */
+    uint32_t n, entry;
+};
+bool prefix_cache_unsaved(const struct prefix_cache *cache, uint64_t before, struct prefix_view *view);
+void prefix_cache_saved(struct prefix_cache *cache, const struct prefix_view *view);
+uint64_t prefix_cache_now(const struct prefix_cache *cache);
 
 /* Lets the least valuable entry go, for somebody who needs blocks. False when there is none. */
 bool prefix_cache_give_up_one(struct prefix_cache *cache);

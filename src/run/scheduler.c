@@ -37,7 +37,9 @@ struct scheduler {
     struct running *reader;   /* whose prompt the pass that runs reads, or NULL */
     uint32_t layer;           /* that it is in */
     struct forward_row *rows; /* [pass_rows] */
-    double prompt_row_ns;     /* measured: what a row of a prompt adds to a pass; 0: not yet known */
+    uint64_t idle_tick;       /* kept prefixes up to this use were there at idle_since_ns */
+    int64_t idle_since_ns;
+    double prompt_row_ns; /* measured: what a row of a prompt adds to a pass; 0: not yet known */
     struct scheduler_stats stats;
 };
 
@@ -80,6 +82,13 @@ static bool init_places(struct scheduler *s, struct err *err)
     return true;
 }
 
+/* What a prefix knows is saved before it leaves memory, where there is a disk for it. */
+static void save_leaving(void *context, const struct kv *kv, const uint32_t *ids, uint32_t n)
+{
+    struct scheduler *s = context;
+    if (s->settings.ssd) ssd_cache_save(s->settings.ssd, kv, ids, n);
+}
+
 bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const struct scheduler_settings *settings,
                    struct err *err)
 {
@@ -102,7 +111,7 @@ bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const st
     if (!s->running || !s->waiting || !s->rows) goto fail;
     if (!init_places(s, err)) goto fail;
     if (!sampler_init(&s->sampler, alloc, engine_config(engine)->vocab, settings->n_tokens, err)) goto fail;
-    if (!prefix_cache_new(&s->prefixes, alloc, settings->prefix_blocks_max, err)) goto fail;
+    if (!prefix_cache_new(&s->prefixes, alloc, settings->prefix_blocks_max, save_leaving, s, err)) goto fail;
     *scheduler = s;
     return true;
 fail:
@@ -132,6 +141,15 @@ static void finish(struct scheduler *s, struct running *r, enum stop_reason reas
     tell_done(s, job, &result);
 }
 
+static bool save_one(struct scheduler *s, uint64_t before)
+{
+    struct prefix_view view;
+    if (!s->settings.ssd || !prefix_cache_unsaved(s->prefixes, before, &view)) return false;
+    ssd_cache_save(s->settings.ssd, view.kv, view.ids, view.n);
+    prefix_cache_saved(s->prefixes, &view);
+    return true;
+}
+
 void scheduler_free(struct scheduler *scheduler)
 {
     struct scheduler *s = scheduler;
@@ -139,6 +157,7 @@ void scheduler_free(struct scheduler *scheduler)
     while (s->n_running > 0) finish(s, &s->running[0], STOP_CANCELLED, NULL);
     for (uint32_t i = 0; i < s->n_waiting; i++)
         tell_done(s, s->waiting[i], &(struct job_result){.reason = STOP_CANCELLED});
+    while (s->prefixes && save_one(s, UINT64_MAX)) continue; /* a restart goes on where this ended */
     for (uint32_t i = 0; s->running && i < s->settings.n_running_max; i++) {
         history_fini(&s->running[i].history);
         prompt_lookup_fini(&s->running[i].lookup);
@@ -212,6 +231,23 @@ static struct job_progress progress_of(const struct scheduler *s, const struct r
                                  .n_layers = engine_config(s->engine)->n_layers};
 }
 
+/* What is known of the prompt, from memory, or from disk where that has a block more. At least one token is left over:
+ * the logits behind the last one are wanted. */
+static uint32_t take_known(struct scheduler *s, struct running *r)
+{
+    const struct job *job = r->job;
+    uint32_t n_max = job->n_prompt - 1;
+    uint32_t n_cached = prefix_cache_take(s->prefixes, &r->kv, job->prompt, job->n_prompt, n_max);
+    if (!s->settings.ssd) return n_cached;
+    uint32_t n_saved = ssd_cache_longest(s->settings.ssd, job->prompt, n_max);
+    if (n_saved < n_cached + KV_BLOCK_ROWS && (n_cached > 0 || n_saved == 0)) return n_cached;
+    kv_truncate(&r->kv, 0);
+    uint32_t n_restored = ssd_cache_restore(s->settings.ssd, &r->kv, job->prompt, job->n_prompt, n_max);
+    if (n_restored > n_cached) return n_restored;
+    kv_truncate(&r->kv, 0);
+    return prefix_cache_take(s->prefixes, &r->kv, job->prompt, job->n_prompt, n_max);
+}
+
 static void admit(struct scheduler *s, struct job *job)
 {
     struct running *r = &s->running[s->n_running++];
@@ -222,7 +258,7 @@ static void admit(struct scheduler *s, struct job *job)
     kv_init(&r->kv, pool_of(s));
     history_start(&r->history, job->prompt, job->n_prompt);
     if (s->settings.draft == DRAFT_NGRAM) prompt_lookup_reset(&r->lookup);
-    uint32_t n_cached = prefix_cache_take(s->prefixes, &r->kv, job->prompt, job->n_prompt, job->n_prompt - 1);
+    uint32_t n_cached = take_known(s, r);
     r->usage = (struct job_usage){.n_prompt = job->n_prompt, .n_cached = n_cached};
     s->stats.n_cached_tokens += n_cached;
     struct job_progress progress = progress_of(s, r);
@@ -338,6 +374,17 @@ static size_t compose(struct scheduler *s)
         if (!r->answers && (!alone || alone == r)) n_rows = add_prompt_rows(s, r, n_rows);
     }
     return n_rows;
+}
+
+/* Saves prefixes that nobody has used for a while, one a step and only when no job runs. */
+static void save_idle(struct scheduler *s)
+{
+    int64_t now = clock_now_ns(s->settings.clock);
+    if (s->idle_tick != prefix_cache_now(s->prefixes)) { /* something was used since: the quiet time begins now */
+        s->idle_tick = prefix_cache_now(s->prefixes);
+        s->idle_since_ns = now;
+    }
+    if (now - s->idle_since_ns >= s->settings.demote_idle_ns) save_one(s, s->idle_tick);
 }
 
 /* Kept prefixes make way for rows that are about to be written. */
@@ -533,7 +580,10 @@ bool scheduler_step(struct scheduler *scheduler)
     bool did = end_cancelled(s);
     while (admit_next(s)) did = true;
     size_t n_rows = compose(s);
-    if (n_rows == 0) return did;
+    if (n_rows == 0) {
+        save_idle(s);
+        return did;
+    }
     run_pass(s, n_rows);
     return true;
 }

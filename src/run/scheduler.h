@@ -16,6 +16,7 @@
 #include "run/engine.h"
 #include "run/job.h"
 #include "run/prefix_cache.h"
+#include "run/ssd_cache.h"
 
 struct scheduler;
 
@@ -30,6 +31,8 @@ struct scheduler_settings {
     enum draft_kind draft;
     uint32_t n_drafts_max; /* per job and pass */
     uint32_t ngram_min, ngram_max;
+    struct ssd_cache *ssd;  /* states on disk; NULL: none. Outlives the scheduler */
+    int64_t demote_idle_ns; /* a kept prefix that nobody used for so long is saved, when there is time for it */
     struct clock clock;
 };
 
@@ -50,7 +53,8 @@ void scheduler_free(struct scheduler *scheduler);
  * run, and why. */
 bool scheduler_submit(struct scheduler *scheduler, struct job *job, struct err *err) MUST_CHECK;
 
-/* One pass, or what is to be done without one. False: there is nothing to do. */
+/* One pass, or what is to be done without one. False: there is nothing to do, except perhaps later: a prefix that has
+ * been idle for long enough is saved by a later call. */
 bool scheduler_step(struct scheduler *scheduler);
 
 struct scheduler_stats scheduler_stats(const struct scheduler *scheduler);

@@ -8,6 +8,7 @@
 #include "run/random.h"
 #include "run/scheduler.h"
 #include "support/check.h"
+#include "support/temp_folder.h"
 
 #include <stdlib.h>
 
@@ -46,6 +47,7 @@ struct actor {
 struct world {
     struct alloc alloc;
     struct engine *engine;
+    struct ssd_cache *ssd; /* outlives schedules: what one saved, another finds, as after a restart */
     struct spec specs[SPECS];
     uint64_t random;
 };
@@ -191,6 +193,8 @@ static void run_schedule(struct world *w, uint64_t seed, uint64_t *n_shared, uin
         .n_drafts_max = 1 + (uint32_t)roll(w, 4),
         .ngram_min = 1,
         .ngram_max = 3,
+        .ssd = roll(w, 4) ? NULL : w->ssd,
+        .demote_idle_ns = 50000,
         .clock = clock_simulated(&time),
     };
     assert_true(scheduler_new(&scheduler, w->engine, &settings, &err));
@@ -222,24 +226,45 @@ static void a_job_does_not_feel_its_neighbours(void **state)
     static struct world w;
     struct err err = {0};
     struct engine_settings settings = engine_settings_default(DIR);
-    uint64_t n_shared = 0, n_accepted = 0;
+    uint64_t n_shared = 0, n_accepted = 0, n_restored = 0;
     settings.n_threads = 1;
     settings.context_tokens = 128;
     settings.pass_rows = 40;
     settings.logit_rows = RUNNING * 5;
     if (!engine_open(&w.engine, &w.alloc, file_system_real(), &settings, &err)) fail_msg("%s", err.text);
+    struct temp_folder folder;
+    temp_folder_make(&folder);
+    const struct ssd_settings ssd = {.dir = folder.path,
+                                     .bytes_max = 6 << 20,
+                                     .identity = {.model = {1}},
+                                     .layout = &forward_kv_pool(engine_forward(w.engine))->layout,
+                                     .fs = file_system_real(),
+                                     .ws = write_system_real()};
     w.random = 99;
     for (uint32_t i = 0; i < SPECS; i++) make_spec(&w, i);
     kv_pool_trim(forward_kv_pool(engine_forward(w.engine)));
     uint64_t live = atomic_load(&w.alloc.live);
     for (uint64_t seed = first_seed; seed < first_seed + n_schedules; seed++) {
         if (seed % 500 == 1) print_message("seed %llu\n", (unsigned long long)seed);
+        if (seed % 40 == 1 && w.ssd) { /* a restart: the index is made anew from the folder */
+            n_restored += ssd_cache_stats(w.ssd).n_restored;
+            ssd_cache_close(w.ssd);
+            w.ssd = NULL;
+        }
+        if (!w.ssd && !ssd_cache_open(&w.ssd, &w.alloc, &ssd, &err)) fail_msg("%s", err.text);
         run_schedule(&w, seed, &n_shared, &n_accepted);
         kv_pool_trim(forward_kv_pool(engine_forward(w.engine)));
-        if (atomic_load(&w.alloc.live) != live) fail_msg("seed %llu leaks", (unsigned long long)seed);
+        /* three allocations of the index itself, and one for each state that it knows */
+        if (atomic_load(&w.alloc.live) != live + 3 + ssd_cache_stats(w.ssd).n_states)
+            fail_msg("seed %llu leaks", (unsigned long long)seed);
     }
     print_message("%llu schedules, %llu prompt tokens shared, %llu drafts accepted\n", (unsigned long long)n_schedules,
                   (unsigned long long)n_shared, (unsigned long long)n_accepted);
+    print_message("%llu states restored from disk\n", (unsigned long long)n_restored);
+    if (n_schedules > 100) assert_true(n_restored > 0); /* or nothing came from disk */
+    assert_int_equal(ssd_cache_stats(w.ssd).n_failed, 0);
+    ssd_cache_close(w.ssd);
+    temp_folder_remove(&folder);
     assert_true(n_shared > 0);   /* or the test saw no prefix reuse */
     assert_true(n_accepted > 0); /* or no speculation */
     engine_close(w.engine);
