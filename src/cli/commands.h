@@ -22,6 +22,7 @@
     X(TEMPLATE, template, NULL, "MODEL|tokenizer.json [PROMPT]", 1, 2, "Show the prompt that a conversation becomes") \
     X(INSPECT, inspect, "show", "MODEL", 1, 1, "Check a model's headers and tell what it holds") \
     X(CONVERT, convert, NULL, "SOURCE DEST", 2, 2, "Make an int4 container in DEST from the checkpoint in SOURCE") \
+    X(BENCH, bench, NULL, "prefill|decode MODEL", 2, 2, "Measure how fast this machine runs a model") \
     X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
     X(VERSION, version, NULL, "", 0, 0, "Print version, build and this machine's instruction sets")
 /* clang-format on */

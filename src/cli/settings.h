@@ -43,6 +43,8 @@ struct settings {
     unsigned kv, direct_io;
     bool machines;
     uint64_t disk_rate_bytes;
+    const char *sizes;
+    uint64_t depth, sequences, runs;
     const char *passes;
     unsigned bits, expert_bits, io_bits;
     uint64_t group, shard_bytes;

@@ -109,13 +109,17 @@ bool attention_run(struct forward *f, uint32_t layer, const struct block_weights
     const struct config *c = &f->config;
     project_query(f, block);
     append_latents(f, layer, block);
+    stage_end(&f->stages, STAGE_PROJECT);
     if (!indexer_run(f, layer, block, err)) return false;
+    stage_end(&f->stages, STAGE_INDEX);
 
     struct attention a = {
         .f = f, .block = block, .layer = layer, .scale = 1.0f / sqrtf((float)(c->nope_dim + c->rope_dim))};
     for (unsigned i = 0; i < team_threads(f->team); i++) f->threads[i].rows_are_for = SIZE_MAX;
     team_run(f->team, f->n_rows * c->n_heads, 1, attend_range, &a);
+    stage_end(&f->stages, STAGE_ATTEND);
     linear_apply(&f->linear, f->update, &block->role[ROLE_O], f->context, f->n_rows);
     add_bias(f, f->update, &block->role[ROLE_O_BIAS]);
+    stage_end(&f->stages, STAGE_PROJECT);
     return true;
 }

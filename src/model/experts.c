@@ -73,12 +73,14 @@ bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *
 
     if (!router_run(f, layer, block, err)) return false;
     size_t n_wanted = group_by_expert(f);
+    stage_end(&f->stages, STAGE_ROUTER);
     if (!ops->want(f->weights, layer, f->wanted, n_wanted, keeps_apart ? ORDER_ANY : ORDER_ASCENDING, err))
         return false;
 
     /* While reads are under way: what needs none. */
     swiglu_run(f, f->shared_out, &block->role[ROLE_SHARED_GATE], &block->role[ROLE_SHARED_UP],
                &block->role[ROLE_SHARED_DOWN], f->normed, f->n_rows);
+    stage_end(&f->stages, STAGE_SHARED);
 
     memset(f->update, 0, f->n_rows * f->config.hidden * sizeof(float));
     for (size_t i = 0; i < n_wanted; i++) {
@@ -88,11 +90,14 @@ bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *
             return false;
         }
         if (!ops->next(f->weights, &lease, err)) return false;
+        stage_end(&f->stages, STAGE_WAIT);
         ASSERT(keeps_apart || lease.expert == f->wanted[i]);
         compute_expert(f, &lease, keeps_apart);
         ops->unpin(f->weights, &lease);
+        stage_end(&f->stages, STAGE_EXPERTS);
     }
     if (keeps_apart) add_partial(f);
     f->kern.add(f->update, f->shared_out, f->n_rows * f->config.hidden);
+    stage_end(&f->stages, STAGE_EXPERTS);
     return true;
 }

@@ -163,6 +163,17 @@ void forward_set_poll(struct forward *forward, forward_poll_fn *poll, void *cont
     forward->poll_context = context;
 }
 
+void forward_set_clock(struct forward *forward, stage_now_fn *now_ns, void *context)
+{
+    forward->stages.now_ns = now_ns;
+    forward->stages.context = context;
+}
+
+const struct stage_times *forward_times(const struct forward *forward)
+{
+    return &forward->stages.times;
+}
+
 bool forward_goes_on(struct forward *f, uint32_t layer, struct err *err)
 {
     if (!f->poll || f->poll(f->poll_context, layer)) return true;
@@ -203,17 +214,21 @@ static bool run_block(struct forward *f, uint32_t layer, struct err *err)
 
     if (!forward_goes_on(f, layer, err)) return false;
     norm_rows(f, f->normed, f->stream, vector_of(block, ROLE_INPUT_NORM));
+    stage_end(&f->stages, STAGE_NORM);
     if (!attention_run(f, layer, block, err)) return false;
     f->kern.add(f->stream, f->update, n);
 
     norm_rows(f, f->normed, f->stream, vector_of(block, ROLE_POST_NORM));
+    stage_end(&f->stages, STAGE_NORM);
     if (f->config.is_sparse[layer]) {
         if (!experts_run(f, layer, block, err)) return false; /* the only step that may wait for the disk */
     } else {
         swiglu_run(f, f->update, &block->role[ROLE_GATE], &block->role[ROLE_UP], &block->role[ROLE_DOWN], f->normed,
                    f->n_rows);
+        stage_end(&f->stages, STAGE_DENSE);
     }
     f->kern.add(f->stream, f->update, n);
+    stage_end(&f->stages, STAGE_NORM);
     if (f->observer.hidden) f->observer.hidden(f->observer.context, layer, f->stream, f->n_rows);
     return true;
 }
@@ -223,11 +238,13 @@ static void run_head(struct forward *f, const float *norm, size_t n_logit_rows)
 {
     size_t hidden = f->config.hidden;
     norm_rows(f, f->final, f->stream, norm);
+    stage_end(&f->stages, STAGE_NORM);
     if (n_logit_rows == 0) return;
     for (size_t r = 0; r < f->n_rows; r++)
         if (f->logit_row[r] != SIZE_MAX)
             memcpy(f->logit_in + f->logit_row[r] * hidden, f->final + r * hidden, hidden * sizeof(float));
     linear_apply(&f->linear, f->logits, &f->spine->head, f->logit_in, n_logit_rows);
+    stage_end(&f->stages, STAGE_HEAD);
 }
 
 static size_t place_logits(struct forward *f, size_t r, bool wants, size_t n_logit_rows)
@@ -245,12 +262,14 @@ bool forward_pass(struct forward *forward, const struct forward_row *rows, size_
     ASSERT(n_rows > 0);
     ASSERT(n_rows <= f->options.rows_max);
     f->n_rows = n_rows;
+    stage_begin(&f->stages);
     for (size_t r = 0; r < n_rows; r++) {
         ASSERT(rows[r].position >= rows[r].kv->n_rows);
         if (!admit_row(f, r, rows[r].kv, rows[r].token, rows[r].position, err)) return false;
         n_logit_rows = place_logits(f, r, rows[r].wants_logits, n_logit_rows);
     }
     if (!f->weights->ops->embed(f->weights, f->tokens, n_rows, f->stream, err)) return false;
+    stage_end(&f->stages, STAGE_EMBED);
     for (uint32_t layer = 0; layer < f->config.n_layers; layer++)
         if (!run_block(f, layer, err)) return false;
     run_head(f, f->spine->final_norm.payload, n_logit_rows);
@@ -285,12 +304,14 @@ bool forward_mtp(struct forward *forward, const struct forward_mtp_row *rows, si
     ASSERT(n_rows > 0);
     ASSERT(n_rows <= f->options.rows_max);
     f->n_rows = n_rows;
+    stage_begin(&f->stages);
     for (size_t r = 0; r < n_rows; r++) {
         ASSERT(rows[r].position >= rows[r].kv->n_mtp_rows);
         if (!admit_row(f, r, rows[r].kv, rows[r].token, rows[r].position, err)) return false;
         n_logit_rows = place_logits(f, r, rows[r].wants_logits, n_logit_rows);
     }
     if (!join_mtp_inputs(f, block, rows, err)) return false;
+    stage_end(&f->stages, STAGE_EMBED);
     if (!run_block(f, layer, err)) return false;
     run_head(f, vector_of(block, ROLE_SHARED_HEAD_NORM), n_logit_rows);
     for (size_t r = 0; r < n_rows; r++)

@@ -11,6 +11,7 @@
  */
 #include "fmt/config.h"
 #include "model/kv.h"
+#include "model/stages.h"
 #include "model/weights.h"
 #include "par/team.h"
 
@@ -70,6 +71,10 @@ void forward_observe(struct forward *forward, const struct forward_observer *obs
  * and no sequence has moved. NULL: never asked. */
 typedef bool forward_poll_fn(void *context, uint32_t layer);
 void forward_set_poll(struct forward *forward, forward_poll_fn *poll, void *context);
+
+/* Time by stage is counted from here on. now_ns NULL: no longer. */
+void forward_set_clock(struct forward *forward, stage_now_fn *now_ns, void *context);
+const struct stage_times *forward_times(const struct forward *forward);
 
 /* Runs the rows through all layers and moves each sequence's n_rows. On failure no sequence has moved. */
 bool forward_pass(struct forward *forward, const struct forward_row *rows, size_t n_rows, struct err *err) MUST_CHECK;

@@ -59,6 +59,7 @@ struct forward {
     struct forward_observer observer;
     forward_poll_fn *poll;
     void *poll_context;
+    struct stage_clock stages;
 
     /* the pass that runs */
     size_t n_rows;

@@ -1,6 +1,7 @@
 #include "run/engine.h"
 
 #include "kern/kern.h"
+#include "plat/clock.h"
 #include "plat/cpu.h"
 #include "resid/resident.h"
 #include <math.h>
@@ -113,6 +114,12 @@ static bool open_weights(struct engine *e, struct file_system fs, struct err *er
     return resident_open(&e->resident, e->alloc, fs, &e->inventory, err);
 }
 
+static int64_t now_ns(void *context)
+{
+    (void)context;
+    return clock_now_ns(clock_real());
+}
+
 static bool make_forward(struct engine *e, struct err *err)
 {
     struct kern kern;
@@ -126,7 +133,9 @@ static bool make_forward(struct engine *e, struct err *err)
                                             .positions_max = s->context_tokens,
                                             .kv_storage = s->kv_storage,
                                             .kv_blocks_max = e->plan.kv_blocks + e->plan.prompt_cache_blocks};
-    return forward_new(&e->forward, e->alloc, &e->config, weights, &kern, e->team, &options, err);
+    if (!forward_new(&e->forward, e->alloc, &e->config, weights, &kern, e->team, &options, err)) return false;
+    forward_set_clock(e->forward, now_ns, NULL);
+    return true;
 }
 
 static struct engine *new_engine(struct alloc *alloc, const struct engine_settings *settings, struct err *err)

@@ -1,0 +1,9 @@
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+/* The parts of `weir bench PART MODEL`. Each prints its own result, to context->out; operands[1] is the model. */
+#include "cli/commands.h"
+
+bool bench_prefill(const struct command_context *context, struct err *err) MUST_CHECK;
+bool bench_decode(const struct command_context *context, struct err *err) MUST_CHECK;
+
+#endif
