@@ -69,11 +69,15 @@ typedef void axpy_fn(float *y, float a, const float *x, size_t n);
 /* x[i] = exp(x[i] - max) / sum, the sum in canonical lanes. n > 0, all finite. */
 typedef void softmax_fn(float *x, size_t n);
 
-/* y[t] = (q . rows[t]) * scale for t < n_rows: attention scores. Each row is `dim` floats. */
-typedef void gather_dot_fn(float *y, const float *q, const float *const *rows, size_t n_rows, size_t dim, float scale);
+/* y[h][t] = (q[h] . rows[t]) * scale for h < n_q, t < n_rows: attention scores. Each row and query is `dim` floats;
+ * results of one query are adjacent, queries q_stride floats apart. */
+typedef void gather_dots_fn(float *y, size_t y_stride, const float *q, size_t q_stride, size_t n_q,
+                            const float *const *rows, size_t n_rows, size_t dim, float scale);
 
-/* y[i] = sum over t of p[t] * rows[t][i], t ascending, one chain of fused multiply-adds per i from 0: the value mix. */
-typedef void gather_mix_fn(float *y, const float *p, const float *const *rows, size_t n_rows, size_t dim);
+/* y[h][i] += sum over t of p[h][t] * rows[t][i], for h < n_y, i < dim: t ascending, one chain of fused multiply-adds
+ * that goes on from what is in y. So rows may come in any number of calls. */
+typedef void gather_mixes_fn(float *y, size_t y_stride, const float *p, size_t p_stride, size_t n_y,
+                             const float *const *rows, size_t n_rows, size_t dim);
 
 /* DSA index scores: y[t] = sum over heads g ascending of w[g] * relu((q[g] . keys[t]) * dot_scale), by fused
  * multiply-add from 0; w already carries its own scale. q is [n_heads][dim]. A NaN is not below 0: it reaches y. */
@@ -113,8 +117,8 @@ typedef bool select_top_fn(uint32_t *out, const float *scores, size_t n, size_t 
     X(add, add_fn)                                          \
     X(axpy, axpy_fn)                                        \
     X(softmax, softmax_fn)                                  \
-    X(gather_dot, gather_dot_fn)                            \
-    X(gather_mix, gather_mix_fn)                            \
+    X(gather_dots, gather_dots_fn)                          \
+    X(gather_mixes, gather_mixes_fn)                        \
     X(index_scores, index_scores_fn)                        \
     X(select_top, select_top_fn)
 

@@ -69,37 +69,3 @@ void softmax_ref(float *x, size_t n)
     float sum = fold_lanes(lanes);
     for (size_t i = 0; i < n; i++) x[i] /= sum;
 }
-
-static float dot(const float *a, const float *b, size_t n)
-{
-    float lanes[KERN_LANES] = {0};
-    for (size_t i = 0; i < n; i++) lanes[i % KERN_LANES] = fmaf(a[i], b[i], lanes[i % KERN_LANES]);
-    return fold_lanes(lanes);
-}
-
-void gather_dot_ref(float *y, const float *q, const float *const *rows, size_t n_rows, size_t dim, float scale)
-{
-    for (size_t t = 0; t < n_rows; t++) y[t] = dot(q, rows[t], dim) * scale;
-}
-
-void gather_mix_ref(float *y, const float *p, const float *const *rows, size_t n_rows, size_t dim)
-{
-    for (size_t i = 0; i < dim; i++) {
-        float sum = 0;
-        for (size_t t = 0; t < n_rows; t++) sum = fmaf(p[t], rows[t][i], sum);
-        y[i] = sum;
-    }
-}
-
-void index_scores_ref(float *y, const float *q, const float *w, const float *const *keys, size_t n_keys, size_t n_heads,
-                      size_t dim, float dot_scale)
-{
-    for (size_t t = 0; t < n_keys; t++) {
-        float score = 0;
-        for (size_t g = 0; g < n_heads; g++) {
-            float match = dot(q + g * dim, keys[t], dim) * dot_scale;
-            score = fmaf(w[g], match < 0 ? 0 : match, score); /* NaN is not below 0, so it reaches the selector */
-        }
-        y[t] = score;
-    }
-}

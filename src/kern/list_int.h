@@ -33,8 +33,8 @@
     X(add, ref, 0)                            \
     X(axpy, ref, 0)                           \
     X(softmax, ref, 0)                        \
-    X(gather_dot, ref, 0)                     \
-    X(gather_mix, ref, 0)                     \
+    X(gather_dots, ref, 0)                    \
+    X(gather_mixes, ref, 0)                   \
     X(index_scores, ref, 0)                   \
     X(select_top, ref, 0)
 
@@ -66,8 +66,8 @@
     X(add, avx2, CPU_AVX2)                                \
     X(axpy, avx2, CPU_AVX2)                               \
     X(softmax, avx2, CPU_AVX2)                            \
-    X(gather_dot, avx2, CPU_AVX2)                         \
-    X(gather_mix, avx2, CPU_AVX2)                         \
+    X(gather_dots, avx2, CPU_AVX2)                        \
+    X(gather_mixes, avx2, CPU_AVX2)                       \
     X(index_scores, avx2, CPU_AVX2)                       \
     X(select_top, avx2, CPU_AVX2)                         \
     X(matmul_f32, avx512, CPU_AVX512)                     \
@@ -82,8 +82,8 @@
     X(matmul_transposed_int4_grouped, avx512, CPU_AVX512) \
     X(matmul_transposed_int2, avx512, CPU_AVX512)         \
     X(matmul_transposed_int3, avx512, CPU_AVX512)         \
-    X(gather_dot, avx512, CPU_AVX512)                     \
-    X(gather_mix, avx512, CPU_AVX512)                     \
+    X(gather_dots, avx512, CPU_AVX512)                    \
+    X(gather_mixes, avx512, CPU_AVX512)                   \
     X(index_scores, avx512, CPU_AVX512)
 #else
 #define KERN_LIST_SIMD(X)

@@ -86,9 +86,11 @@ static void attend_head(const struct attention *a, struct thread_scratch *t, siz
 
     linear_row_transposed(&f->linear, t->query, &w_k, q);
     memcpy(t->query + c->kv_rank, q + c->nope_dim, c->rope_dim * sizeof(float));
-    f->kern.gather_dot(t->scores, t->query, t->rows, t->n_rows, c->kv_rank + c->rope_dim, a->scale);
+    size_t width = c->kv_rank + c->rope_dim;
+    f->kern.gather_dots(t->scores, t->n_rows, t->query, width, 1, t->rows, t->n_rows, width, a->scale);
     f->kern.softmax(t->scores, t->n_rows);
-    f->kern.gather_mix(t->mix, t->scores, t->rows, t->n_rows, c->kv_rank);
+    memset(t->mix, 0, c->kv_rank * sizeof *t->mix);
+    f->kern.gather_mixes(t->mix, c->kv_rank, t->scores, t->n_rows, 1, t->rows, t->n_rows, c->kv_rank);
     linear_row(&f->linear, f->context + (row * c->n_heads + head) * c->value_dim, &w_v, t->mix);
 }
 

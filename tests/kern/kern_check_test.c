@@ -429,55 +429,72 @@ CHECK_VECTOR(softmax, softmax_body)
 
 struct gather_case {
     size_t n_rows, dim, n_heads;
-    gather_dot_fn *dot;
-    gather_mix_fn *mix;
+    gather_dots_fn *dots;
+    gather_mixes_fn *mixes;
     index_scores_fn *index;
 };
 
-static bool dot_body(struct check *check, const void *argument)
+static void shape_of_gather(struct check *check, const struct gather_case *c)
+{
+    SHAPE(check, "rows %zu, heads %zu, dim %zu, kind %d, %s", c->n_rows, c->n_heads, c->dim, (int)check->kind,
+          check->against_end ? "at the end" : "at the start");
+}
+
+static bool dots_body(struct check *check, const void *argument)
 {
     const struct gather_case *c = argument;
-    SHAPE(check, "rows %zu, dim %zu, kind %d, %s", c->n_rows, c->dim, (int)check->kind,
-          check->against_end ? "at the end" : "at the start");
-    float *q = check_floats(check, c->dim), *all = check_floats(check, c->n_rows * c->dim);
+    size_t q_stride = c->dim + rng_below(&check->rng, 4), y_stride = c->n_rows + rng_below(&check->rng, 4);
+    size_t y_floats = (c->n_heads - 1) * y_stride + c->n_rows;
+    shape_of_gather(check, c);
+    float *q = check_floats(check, (c->n_heads - 1) * q_stride + c->dim);
+    float *all = check_floats(check, c->n_rows * c->dim);
     const float **rows = check_pointers(check, all, c->n_rows, c->dim);
-    float *want = check_area(check, c->n_rows * sizeof *q), *got = check_area(check, c->n_rows * sizeof *q);
+    float *want = check_area(check, y_floats * sizeof *q), *got = check_area(check, y_floats * sizeof *q);
     check_seal(check);
-    gather_dot_ref(want, q, rows, c->n_rows, c->dim, 0.0625f);
-    c->dot(got, q, rows, c->n_rows, c->dim, 0.0625f);
-    if (!check_same(check, want, got, c->n_rows)) return false;
-    for (size_t t = 0; t < c->n_rows && check->kind != EXTREME; t++) {
+    gather_dots_ref(want, y_stride, q, q_stride, c->n_heads, rows, c->n_rows, c->dim, 0.0625f);
+    c->dots(got, y_stride, q, q_stride, c->n_heads, rows, c->n_rows, c->dim, 0.0625f);
+    if (!check_same(check, want, got, y_floats)) return false;
+    for (size_t k = 0; k < c->n_heads * c->n_rows && check->kind != EXTREME; k++) {
+        const float *query = q + k / c->n_rows * q_stride, *row = rows[k % c->n_rows];
         double exact = 0, magnitude = 0;
         for (size_t i = 0; i < c->dim; i++) {
-            exact += (double)q[i] * (double)rows[t][i] * 0.0625;
-            magnitude += fabs((double)q[i] * (double)rows[t][i] * 0.0625);
+            exact += (double)query[i] * (double)row[i] * 0.0625;
+            magnitude += fabs((double)query[i] * (double)row[i] * 0.0625);
         }
-        if (!check_near(check, exact, want[t], (double)c->dim + 1, magnitude)) return false;
+        float value = want[k / c->n_rows * y_stride + k % c->n_rows];
+        if (!check_near(check, exact, value, (double)c->dim + 1, magnitude)) return false;
     }
     return check_is_sealed(check, 3);
 }
 
-static bool mix_body(struct check *check, const void *argument)
+/* Rows in one call and in two must end at the same bits. */
+static bool mixes_body(struct check *check, const void *argument)
 {
     const struct gather_case *c = argument;
-    SHAPE(check, "rows %zu, dim %zu, kind %d, %s", c->n_rows, c->dim, (int)check->kind,
-          check->against_end ? "at the end" : "at the start");
-    float *p = check_floats(check, c->n_rows), *all = check_floats(check, c->n_rows * c->dim);
+    size_t p_stride = c->n_rows + rng_below(&check->rng, 4), y_stride = c->dim + rng_below(&check->rng, 4);
+    size_t y_floats = (c->n_heads - 1) * y_stride + c->dim, cut = rng_below(&check->rng, c->n_rows);
+    shape_of_gather(check, c);
+    float *p = check_floats(check, (c->n_heads - 1) * p_stride + c->n_rows);
+    float *all = check_floats(check, c->n_rows * c->dim);
     const float **rows = check_pointers(check, all, c->n_rows, c->dim);
-    float *want = check_area(check, c->dim * sizeof *p), *got = check_area(check, c->dim * sizeof *p);
+    float *before = check_floats(check, y_floats), *want = check_twin(check, before, y_floats);
+    float *got = check_twin(check, before, y_floats), *in_two = check_twin(check, before, y_floats);
     check_seal(check);
-    gather_mix_ref(want, p, rows, c->n_rows, c->dim);
-    c->mix(got, p, rows, c->n_rows, c->dim);
-    if (!check_same(check, want, got, c->dim)) return false;
-    for (size_t i = 0; i < c->dim && check->kind != EXTREME; i++) {
-        double exact = 0, magnitude = 0;
+    gather_mixes_ref(want, y_stride, p, p_stride, c->n_heads, rows, c->n_rows, c->dim);
+    c->mixes(got, y_stride, p, p_stride, c->n_heads, rows, c->n_rows, c->dim);
+    if (cut > 0) c->mixes(in_two, y_stride, p, p_stride, c->n_heads, rows, cut, c->dim);
+    c->mixes(in_two, y_stride, p + cut, p_stride, c->n_heads, rows + cut, c->n_rows - cut, c->dim);
+    if (!check_same(check, want, got, y_floats) || !check_same(check, want, in_two, y_floats)) return false;
+    for (size_t k = 0; k < c->n_heads * c->dim && check->kind != EXTREME; k++) {
+        size_t h = k / c->dim, i = k % c->dim;
+        double exact = (double)before[h * y_stride + i], magnitude = fabs(exact);
         for (size_t t = 0; t < c->n_rows; t++) {
-            exact += (double)p[t] * (double)rows[t][i];
-            magnitude += fabs((double)p[t] * (double)rows[t][i]);
+            exact += (double)p[h * p_stride + t] * (double)rows[t][i];
+            magnitude += fabs((double)p[h * p_stride + t] * (double)rows[t][i]);
         }
-        if (!check_near(check, exact, want[i], (double)c->n_rows, magnitude)) return false;
+        if (!check_near(check, exact, want[h * y_stride + i], (double)c->n_rows, magnitude)) return false;
     }
-    return check_is_sealed(check, 3);
+    return check_is_sealed(check, 4);
 }
 
 static bool index_body(struct check *check, const void *argument)
@@ -526,14 +543,17 @@ static bool check_gather(struct check *check, body_fn *body, struct gather_case 
     return true;
 }
 
-static bool check_gather_dot(struct check *check, gather_dot_fn *fn)
+static bool check_gather_dots(struct check *check, gather_dots_fn *fn)
 {
-    return check_gather(check, dot_body, (struct gather_case){.dot = fn});
+    return check_gather(check, dots_body, (struct gather_case){.dots = fn});
 }
 
-static bool check_gather_mix(struct check *check, gather_mix_fn *fn)
+static bool check_gather_mixes(struct check *check, gather_mixes_fn *fn)
 {
-    return check_gather(check, mix_body, (struct gather_case){.mix = fn});
+    /* past the longest run of rows that kernels walk at a time */
+    const struct gather_case longest = {.mixes = fn, .n_rows = 300, .dim = 80, .n_heads = 5};
+    return check_gather(check, mixes_body, (struct gather_case){.mixes = fn}) &&
+           check_all_kinds(check, mixes_body, &longest);
 }
 
 static bool check_index_scores(struct check *check, index_scores_fn *fn)
@@ -896,8 +916,10 @@ BENCH_CALL(sigmoid, "256", 256 * 8.0, 256.0, fn(b->y, b->x, 256))
 BENCH_CALL(add, "6144", 6144 * 12.0, 6144.0, fn(b->y, b->x, 6144))
 BENCH_CALL(axpy, "6144", 6144 * 12.0, 6144 * 2.0, fn(b->y, 0x1p-30f, b->x, 6144))
 BENCH_CALL(softmax, "2048", 2048 * 8.0, 2048.0, fn(b->y, 2048))
-BENCH_CALL(gather_dot, "256 rows of 576", 256 * 576 * 4.0, 256 * 576 * 2.0, fn(b->y, b->x, b->rows, 256, 576, 1))
-BENCH_CALL(gather_mix, "256 rows of 512", 256 * 512 * 4.0, 256 * 512 * 2.0, fn(b->y, b->x, b->rows, 256, 512))
+BENCH_CALL(gather_dots, "2048 rows of 576 x 32", 2048 * 576 * 4.0, 2048 * 576 * 64.0,
+           fn(b->y, 2048, b->x, 576, 32, b->rows, 2048, 576, 1))
+BENCH_CALL(gather_mixes, "2048 rows of 512 x 32", 2048 * 512 * 4.0, 2048 * 512 * 64.0,
+           fn(b->y, 512, b->x, 2048, 32, b->rows, 2048, 512))
 BENCH_CALL(index_scores, "2048 keys, 32 heads", 2048 * 128 * 4.0, 2048 * 32 * 256.0,
            fn(b->y, b->x, b->scales, b->rows, 2048, 32, 128, 0.1f))
 BENCH_CALL(select_top, "2048 of 131072", 131072 * 4.0, 131072.0, fn((uint32_t *)(void *)b->y, b->weights, 131072, 2048))

@@ -1,7 +1,39 @@
 #include "kern/list_int.h"
 #include "kern/x86/avx2_int.h"
 
-/* Rows by pointer. Four dot products at a time; value mixes in strips of columns that stay in registers. */
+/* The shape of gathers_avx512.c in sixteen registers of half the width: dots in tiles of 2 by 2, mixes of four outputs
+ * in strips of sixteen columns. */
+enum { DOTS_TILE = 2, MIX_TILE = 4, ROWS_AT_ONCE = 4, BLOCK_ROWS = 128 };
+
+static void dots_tile(float *y, size_t y_stride, const float *const q[2], size_t n_q, const float *const rows[2],
+                      size_t n_rows, size_t dim, float scale)
+{
+    struct lanes sums[4] = {lanes_zero(), lanes_zero(), lanes_zero(), lanes_zero()};
+    const unsigned char *w[4] = {(const unsigned char *)(const void *)rows[0],
+                                 (const unsigned char *)(const void *)rows[1]};
+    float values[4]; /* rows[0] by both queries, then rows[1] */
+    lanes_dot4(LAYOUT_F32, sums, w, q, 2, 0, dim);
+    _mm_storeu_ps(values, _mm_mul_ps(lanes_fold4(sums), _mm_set1_ps(scale)));
+    for (size_t h = 0; h < n_q; h++)
+        for (size_t t = 0; t < n_rows; t++) y[h * y_stride + t] = values[2 * t + h];
+}
+
+void gather_dots_avx2(float *y, size_t y_stride, const float *q, size_t q_stride, size_t n_q, const float *const *rows,
+                      size_t n_rows, size_t dim, float scale)
+{
+    for (size_t first = 0; first < n_rows; first += ROWS_AT_ONCE) {
+        size_t end = n_rows - first < ROWS_AT_ONCE ? n_rows : first + ROWS_AT_ONCE;
+        for (size_t h = 0; h < n_q; h += DOTS_TILE) {
+            size_t queries = n_q - h < DOTS_TILE ? n_q - h : DOTS_TILE;
+            const float *two_q[2] = {q + h * q_stride, q + (h + queries - 1) * q_stride};
+            for (size_t t = first; t < end; t += DOTS_TILE) {
+                size_t n = end - t < DOTS_TILE ? end - t : DOTS_TILE;
+                const float *two_rows[2] = {rows[t], rows[t + n - 1]};
+                dots_tile(y + h * y_stride + t, y_stride, two_q, queries, two_rows, n, dim, scale);
+            }
+        }
+    }
+}
 
 /* Four rows beginning at t; where fewer are left the last is repeated, and its result not stored. */
 INLINE void rows_at(const float *const *rows, size_t t, size_t n_rows, const unsigned char *four[4])
@@ -25,15 +57,6 @@ INLINE void store_four(float *y, __m128 values, size_t count)
     memcpy(y, four, (count < 4 ? count : 4) * sizeof *y);
 }
 
-void gather_dot_avx2(float *y, const float *q, const float *const *rows, size_t n_rows, size_t dim, float scale)
-{
-    for (size_t t = 0; t < n_rows; t += 4) {
-        const unsigned char *four[4];
-        rows_at(rows, t, n_rows, four);
-        store_four(y + t, _mm_mul_ps(dot4(four, q, dim), _mm_set1_ps(scale)), n_rows - t);
-    }
-}
-
 void index_scores_avx2(float *y, const float *q, const float *w, const float *const *keys, size_t n_keys,
                        size_t n_heads, size_t dim, float dot_scale)
 {
@@ -50,39 +73,52 @@ void index_scores_avx2(float *y, const float *q, const float *w, const float *co
     }
 }
 
-INLINE void mix_64(float *y, const float *p, const float *const *rows, size_t n_rows, size_t column)
+struct mixes {
+    float *y;
+    const float *p;
+    size_t y_stride, p_stride, n_y;
+};
+
+/* Outputs h .. h+3, sixteen columns from `column` on, rows begin .. end-1. */
+static void mix_strip(const struct mixes *m, size_t h, const float *const *rows, size_t begin, size_t end,
+                      size_t column)
 {
-    struct lanes s0 = lanes_zero(), s1 = s0, s2 = s0, s3 = s0;
-    for (size_t t = 0; t < n_rows; t++) {
-        const float *row = rows[t] + column;
-        __m256 weight = _mm256_set1_ps(p[t]);
-        s0 = lanes_fma1(lanes_load(row), weight, s0);
-        s1 = lanes_fma1(lanes_load(row + 16), weight, s1);
-        s2 = lanes_fma1(lanes_load(row + 32), weight, s2);
-        s3 = lanes_fma1(lanes_load(row + 48), weight, s3);
+    size_t n = m->n_y - h < MIX_TILE ? m->n_y - h : MIX_TILE;
+    float *y0 = m->y + h * m->y_stride + column, *y1 = y0 + (n > 1) * m->y_stride, *y2 = y1 + (n > 2) * m->y_stride;
+    float *y3 = y2 + (n > 3) * m->y_stride;
+    const float *p0 = m->p + h * m->p_stride, *p1 = p0 + (n > 1) * m->p_stride, *p2 = p1 + (n > 2) * m->p_stride;
+    const float *p3 = p2 + (n > 3) * m->p_stride;
+    struct lanes s0 = lanes_load(y0), s1 = lanes_load(y1), s2 = lanes_load(y2), s3 = lanes_load(y3);
+    for (size_t t = begin; t < end; t++) {
+        struct lanes row = lanes_load(rows[t] + column);
+        s0 = lanes_fma1(row, _mm256_set1_ps(p0[t]), s0);
+        s1 = lanes_fma1(row, _mm256_set1_ps(p1[t]), s1);
+        s2 = lanes_fma1(row, _mm256_set1_ps(p2[t]), s2);
+        s3 = lanes_fma1(row, _mm256_set1_ps(p3[t]), s3);
     }
-    lanes_store(y + column, s0);
-    lanes_store(y + column + 16, s1);
-    lanes_store(y + column + 32, s2);
-    lanes_store(y + column + 48, s3);
+    lanes_store(y0, s0);
+    if (n > 1) lanes_store(y1, s1);
+    if (n > 2) lanes_store(y2, s2);
+    if (n > 3) lanes_store(y3, s3);
 }
 
-INLINE void mix_8(float *y, const float *p, const float *const *rows, size_t n_rows, size_t column)
+static void mix_element(float *y, const float *p, const float *const *rows, size_t begin, size_t end, size_t column)
 {
-    __m256 sum = _mm256_setzero_ps();
-    for (size_t t = 0; t < n_rows; t++)
-        sum = _mm256_fmadd_ps(_mm256_set1_ps(p[t]), _mm256_loadu_ps(rows[t] + column), sum);
-    _mm256_storeu_ps(y + column, sum);
+    float sum = *y;
+    for (size_t t = begin; t < end; t++) sum = fmaf(p[t], rows[t][column], sum);
+    *y = sum;
 }
 
-void gather_mix_avx2(float *y, const float *p, const float *const *rows, size_t n_rows, size_t dim)
+void gather_mixes_avx2(float *y, size_t y_stride, const float *p, size_t p_stride, size_t n_y, const float *const *rows,
+                       size_t n_rows, size_t dim)
 {
-    size_t i = 0;
-    for (; i + 64 <= dim; i += 64) mix_64(y, p, rows, n_rows, i);
-    for (; i + 8 <= dim; i += 8) mix_8(y, p, rows, n_rows, i);
-    for (; i < dim; i++) {
-        float sum = 0;
-        for (size_t t = 0; t < n_rows; t++) sum = fmaf(p[t], rows[t][i], sum);
-        y[i] = sum;
+    const struct mixes m = {.y = y, .p = p, .y_stride = y_stride, .p_stride = p_stride, .n_y = n_y};
+    for (size_t begin = 0; begin < n_rows; begin += BLOCK_ROWS) {
+        size_t end = n_rows - begin < BLOCK_ROWS ? n_rows : begin + BLOCK_ROWS, column = 0;
+        for (; column + KERN_LANES <= dim; column += KERN_LANES)
+            for (size_t h = 0; h < n_y; h += MIX_TILE) mix_strip(&m, h, rows, begin, end, column);
+        for (; column < dim; column++)
+            for (size_t h = 0; h < n_y; h++)
+                mix_element(y + h * y_stride + column, p + h * p_stride, rows, begin, end, column);
     }
 }
