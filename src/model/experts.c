@@ -7,12 +7,25 @@
 #include "model/forward_int.h"
 #include <string.h>
 
+/* Elements that are worth a thread's while. */
+enum { SWIGLU_GRAIN = 1 << 14 };
+
+static void swiglu_range(void *context, size_t begin, size_t end, unsigned thread)
+{
+    struct forward *f = context;
+    (void)thread;
+    f->kern.swiglu(f->gate + begin, f->gate + begin, f->up + begin, end - begin);
+}
+
 void swiglu_run(struct forward *f, float *y, const struct matrix *gate, const struct matrix *up,
                 const struct matrix *down, const float *x, size_t n_rows)
 {
-    linear_apply_pair(&f->linear, f->gate, gate, f->up, up, x, n_rows);
-    f->kern.swiglu(f->gate, f->gate, f->up, n_rows * gate->rows);
-    linear_apply(&f->linear, y, down, f->gate, n_rows);
+    for (size_t first = 0; first < n_rows; first += FEED_ROWS) {
+        size_t n = n_rows - first < FEED_ROWS ? n_rows - first : FEED_ROWS;
+        linear_apply_pair(&f->linear, f->gate, gate, f->up, up, x + first * gate->columns, n);
+        team_run(f->team, n * gate->rows, SWIGLU_GRAIN, swiglu_range, f);
+        linear_apply(&f->linear, y + first * down->rows, down, f->gate, n);
+    }
 }
 
 /* Sorts the routes by expert (rows ascending within one) and lists the experts that anybody chose, ascending. */
@@ -38,31 +51,56 @@ static size_t group_by_expert(struct forward *f)
     return n_wanted;
 }
 
+/* Some of an expert's rows: routes[0 .. n-1]. */
+struct expert_tile {
+    const struct route *routes;
+    bool keeps_apart;
+};
+
+static void gather_row(struct forward *f, const void *context, size_t row, struct thread_scratch *t)
+{
+    const struct expert_tile *tile = context;
+    size_t hidden = f->config.hidden;
+    (void)t;
+    memcpy(f->expert_in + row * hidden, f->normed + tile->routes[row].row * hidden, hidden * sizeof(float));
+}
+
+static void scatter_row(struct forward *f, const void *context, size_t row, struct thread_scratch *t)
+{
+    const struct expert_tile *tile = context;
+    const struct route *route = &tile->routes[row];
+    size_t hidden = f->config.hidden, k = f->config.n_experts_per_token;
+    const float *out = f->expert_out + row * hidden;
+    (void)t;
+    if (tile->keeps_apart)
+        memcpy(f->partial + (route->row * k + route->rank) * hidden, out, hidden * sizeof(float));
+    else
+        f->kern.axpy(f->update + route->row * hidden, route->weight, out, hidden);
+}
+
 static void compute_expert(struct forward *f, const struct lease *lease, bool keeps_apart)
 {
-    size_t hidden = f->config.hidden;
     const struct expert_rows *of = &f->expert_rows[lease->expert];
-    const struct route *routes = f->routes + of->first;
-
-    for (uint32_t i = 0; i < of->n; i++)
-        memcpy(f->expert_in + i * hidden, f->normed + routes[i].row * hidden, hidden * sizeof(float));
-    swiglu_run(f, f->expert_out, &lease->part[EXPERT_GATE], &lease->part[EXPERT_UP], &lease->part[EXPERT_DOWN],
-               f->expert_in, of->n);
-    for (uint32_t i = 0; i < of->n; i++) {
-        const float *out = f->expert_out + i * hidden;
-        if (keeps_apart)
-            memcpy(f->partial + (routes[i].row * f->config.n_experts_per_token + routes[i].rank) * hidden, out,
-                   hidden * sizeof(float));
-        else
-            f->kern.axpy(f->update + routes[i].row * hidden, routes[i].weight, out, hidden);
+    for (uint32_t first = 0; first < of->n; first += FEED_ROWS) {
+        size_t n = of->n - first < FEED_ROWS ? of->n - first : FEED_ROWS;
+        const struct expert_tile tile = {.routes = f->routes + of->first + first, .keeps_apart = keeps_apart};
+        forward_each_row(f, n, gather_row, &tile);
+        swiglu_run(f, f->expert_out, &lease->part[EXPERT_GATE], &lease->part[EXPERT_UP], &lease->part[EXPERT_DOWN],
+                   f->expert_in, n);
+        forward_each_row(f, n, scatter_row, &tile);
     }
 }
 
-static void add_partial(struct forward *f)
+/* The row's outputs that were kept apart, in ascending id, then the shared expert's. */
+static void finish_row(struct forward *f, const void *context, size_t row, struct thread_scratch *t)
 {
+    const bool *keeps_apart = context;
     size_t hidden = f->config.hidden, k = f->config.n_experts_per_token;
-    for (size_t i = 0; i < f->n_rows * k; i++) /* ascending id within a row */
-        f->kern.axpy(f->update + i / k * hidden, f->routed_weights[i], f->partial + i * hidden, hidden);
+    float *update = f->update + row * hidden;
+    (void)t;
+    for (size_t i = row * k; *keeps_apart && i < (row + 1) * k; i++)
+        f->kern.axpy(update, f->routed_weights[i], f->partial + i * hidden, hidden);
+    f->kern.add(update, f->shared_out + row * hidden, hidden);
 }
 
 bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err)
@@ -96,8 +134,7 @@ bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *
         ops->unpin(f->weights, &lease);
         stage_end(&f->stages, STAGE_EXPERTS);
     }
-    if (keeps_apart) add_partial(f);
-    f->kern.add(f->update, f->shared_out, f->n_rows * f->config.hidden);
+    forward_each_row(f, f->n_rows, finish_row, &keeps_apart);
     stage_end(&f->stages, STAGE_EXPERTS);
     return true;
 }

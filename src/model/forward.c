@@ -6,108 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
-/* One line per piece of scratch: where its pointer goes, how many elements, of which size. */
-struct piece {
-    void *pointer;
-    uint64_t count;
-    uint64_t element_bytes;
-};
-
-static bool get_pieces(struct arena *arena, const struct piece *pieces, size_t n, struct err *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        void *memory = arena_get_array(arena, pieces[i].count, pieces[i].element_bytes, err);
-        if (!memory) return err_context(err, "scratch of the forward pass");
-        memcpy(pieces[i].pointer, &memory, sizeof memory);
-    }
-    return true;
-}
-
-#define PIECE(member, count)                             \
-    {                                                    \
-        &f->member, (uint64_t)(count), sizeof *f->member \
-    }
-
-static bool get_row_scratch(struct forward *f, struct err *err)
-{
-    const struct config *c = &f->config;
-    uint64_t rows = f->options.rows_max, routes = rows * c->n_experts_per_token;
-    uint64_t inner = larger(larger(c->dense_inner, c->expert_inner * c->n_shared_experts), c->expert_inner);
-    uint64_t choice = (uint64_t)c->n_experts + c->n_expert_groups; /* the router borrows gate */
-    uint64_t gate = rows * inner > choice ? rows * inner : choice;
-    uint64_t partial = routes < PARTIAL_OUTPUTS_MAX ? routes : PARTIAL_OUTPUTS_MAX;
-    const struct piece pieces[] = {
-        PIECE(kv, rows),
-        PIECE(tokens, rows),
-        PIECE(positions, rows),
-        PIECE(cosine, rows * c->rope_dim / 2),
-        PIECE(sine, rows * c->rope_dim / 2),
-        PIECE(stream, rows * c->hidden),
-        PIECE(normed, rows * c->hidden),
-        PIECE(update, rows * c->hidden),
-        PIECE(q_latent, rows * c->q_rank),
-        PIECE(q, rows * c->n_heads * (c->nope_dim + c->rope_dim)),
-        PIECE(kv_raw, rows * (c->kv_rank + c->rope_dim)),
-        PIECE(context, rows * c->n_heads * c->value_dim),
-        PIECE(index_q, rows * c->index_n_heads * c->index_head_dim),
-        PIECE(index_k, rows * c->index_head_dim),
-        PIECE(index_w, rows * c->index_n_heads),
-        PIECE(selections, rows),
-        PIECE(selection_failed, rows),
-        PIECE(router_scores, rows * c->n_experts),
-        PIECE(routed, routes),
-        PIECE(routed_weights, routes),
-        PIECE(expert_rows, c->n_experts),
-        PIECE(routes, routes),
-        PIECE(wanted, c->n_experts),
-        PIECE(expert_in, rows * c->hidden),
-        PIECE(gate, gate),
-        PIECE(up, rows * inner),
-        PIECE(expert_out, rows * c->hidden),
-        PIECE(shared_out, rows * c->hidden),
-        PIECE(partial, partial * c->hidden),
-        PIECE(final, rows * c->hidden),
-        PIECE(mtp_in, f->spine->has_mtp ? rows * 2 * c->hidden : 0),
-        PIECE(logit_in, (uint64_t)f->options.logit_rows_max * c->hidden),
-        PIECE(logits, (uint64_t)f->options.logit_rows_max * c->vocab),
-        PIECE(logit_row, rows),
-        PIECE(threads, team_threads(f->team)),
-    };
-    if (!get_pieces(&f->arena, pieces, sizeof pieces / sizeof *pieces, err)) return false;
-    for (uint64_t r = 0; r < rows; r++) {
-        f->selections[r].positions = arena_get_array(&f->arena, c->index_topk, sizeof(uint32_t), err);
-        if (!f->selections[r].positions) return err_context(err, "selections of the forward pass");
-    }
-    return true;
-}
-
-static bool get_thread_scratch(struct forward *f, struct err *err)
-{
-    const struct config *c = &f->config;
-    bool unpacks = f->pool.layout.storage != KV_STORAGE_F32;
-    for (unsigned i = 0; i < team_threads(f->team); i++) {
-        struct thread_scratch *t = &f->threads[i];
-        const struct piece pieces[] = {
-            {&t->query, c->kv_rank + c->rope_dim, sizeof *t->query},
-            {&t->mix, c->kv_rank, sizeof *t->mix},
-            {&t->scores, f->options.positions_max, sizeof *t->scores},
-            {&t->rows, f->options.positions_max, sizeof *t->rows},
-            {&t->rope, c->rope_dim, sizeof *t->rope},
-            {&t->tile_rows, INDEX_TILE, sizeof *t->tile_rows},
-            {&t->tile, (uint64_t)INDEX_TILE * c->index_head_dim, sizeof *t->tile},
-            {&t->unpacked, (uint64_t)f->options.positions_max * f->pool.layout.latent_width, sizeof *t->unpacked},
-        };
-        size_t n = sizeof pieces / sizeof *pieces;
-        if (!get_pieces(&f->arena, pieces, unpacks ? n : n - 1, err)) return false;
-    }
-    return true;
-}
-
 bool forward_new(struct forward **forward, struct alloc *alloc, const struct config *config, struct weights *weights,
                  const struct kern *kern, struct team *team, const struct forward_options *options, struct err *err)
 {
@@ -130,8 +28,7 @@ bool forward_new(struct forward **forward, struct alloc *alloc, const struct con
     kv_pool_init(&f->pool, alloc, &layout, options->kv_blocks_max ? options->kv_blocks_max : UINT32_MAX);
     arena_init(&f->arena, alloc, UINT64_MAX);
     if (!rope_init(&f->rope, &f->arena, config->rope_dim, config->rope_theta, err)) goto fail;
-    if (!get_row_scratch(f, err)) goto fail;
-    if (!get_thread_scratch(f, err)) goto fail;
+    if (!scratch_get(f, err)) goto fail;
     *forward = f;
     return true;
 fail:
@@ -199,27 +96,59 @@ static bool admit_row(struct forward *f, size_t r, struct kv *kv, uint32_t token
     return true;
 }
 
-static void norm_rows(struct forward *f, float *y, const float *x, const float *w)
+/* Rows that are worth a thread's while. */
+enum { ROWS_GRAIN = 8 };
+
+struct each_row {
+    struct forward *f;
+    row_fn *fn;
+    const void *context;
+};
+
+static void run_rows(void *context, size_t begin, size_t end, unsigned thread)
 {
+    const struct each_row *each = context;
+    for (size_t row = begin; row < end; row++) each->fn(each->f, each->context, row, &each->f->threads[thread]);
+}
+
+void forward_each_row(struct forward *f, size_t n_rows, row_fn *fn, const void *context)
+{
+    struct each_row each = {.f = f, .fn = fn, .context = context};
+    team_run(f->team, n_rows, ROWS_GRAIN, run_rows, &each);
+}
+
+struct norm {
+    float *y;
+    const float *w;
+    bool adds; /* the update to the stream first */
+};
+
+static void norm_row(struct forward *f, const void *context, size_t row, struct thread_scratch *t)
+{
+    const struct norm *norm = context;
     size_t hidden = f->config.hidden;
-    for (size_t r = 0; r < f->n_rows; r++)
-        f->kern.rmsnorm(y + r * hidden, x + r * hidden, w, hidden, f->config.rms_eps);
+    float *stream = f->stream + row * hidden;
+    (void)t;
+    if (norm->adds) f->kern.add(stream, f->update + row * hidden, hidden);
+    if (norm->w) f->kern.rmsnorm(norm->y + row * hidden, stream, norm->w, hidden, f->config.rms_eps);
+}
+
+static void norm_rows(struct forward *f, const struct norm *norm)
+{
+    forward_each_row(f, f->n_rows, norm_row, norm);
+    stage_end(&f->stages, STAGE_NORM);
 }
 
 /* stream = stream + attention(norm(stream)); stream = stream + feed-forward(norm(stream)). */
 static bool run_block(struct forward *f, uint32_t layer, struct err *err)
 {
     const struct block_weights *block = &f->spine->blocks[layer];
-    size_t n = f->n_rows * f->config.hidden;
 
     if (!forward_goes_on(f, layer, err)) return false;
-    norm_rows(f, f->normed, f->stream, vector_of(block, ROLE_INPUT_NORM));
-    stage_end(&f->stages, STAGE_NORM);
+    norm_rows(f, &(struct norm){f->normed, vector_of(block, ROLE_INPUT_NORM), false});
     if (!attention_run(f, layer, block, err)) return false;
-    f->kern.add(f->stream, f->update, n);
 
-    norm_rows(f, f->normed, f->stream, vector_of(block, ROLE_POST_NORM));
-    stage_end(&f->stages, STAGE_NORM);
+    norm_rows(f, &(struct norm){f->normed, vector_of(block, ROLE_POST_NORM), true});
     if (f->config.is_sparse[layer]) {
         if (!experts_run(f, layer, block, err)) return false; /* the only step that may wait for the disk */
     } else {
@@ -227,8 +156,7 @@ static bool run_block(struct forward *f, uint32_t layer, struct err *err)
                    f->n_rows);
         stage_end(&f->stages, STAGE_DENSE);
     }
-    f->kern.add(f->stream, f->update, n);
-    stage_end(&f->stages, STAGE_NORM);
+    norm_rows(f, &(struct norm){NULL, NULL, true});
     if (f->observer.hidden) f->observer.hidden(f->observer.context, layer, f->stream, f->n_rows);
     return true;
 }
@@ -237,8 +165,7 @@ static bool run_block(struct forward *f, uint32_t layer, struct err *err)
 static void run_head(struct forward *f, const float *norm, size_t n_logit_rows)
 {
     size_t hidden = f->config.hidden;
-    norm_rows(f, f->final, f->stream, norm);
-    stage_end(&f->stages, STAGE_NORM);
+    norm_rows(f, &(struct norm){f->final, norm, false});
     if (n_logit_rows == 0) return;
     for (size_t r = 0; r < f->n_rows; r++)
         if (f->logit_row[r] != SIZE_MAX)

@@ -58,6 +58,15 @@ struct forward_options {
     bool mtp_is_dense;          /* the MTP layer attends all its rows even when it has an indexer */
 };
 
+/* What forward_new takes for such a pass, in bytes: the plan sets as much aside. */
+struct forward_scratch {
+    uint64_t pass_bytes;   /* for rows_max rows */
+    uint64_t logits_bytes; /* for logit_rows_max of them */
+    uint64_t thread_bytes; /* for each thread */
+};
+struct forward_scratch forward_scratch_of(const struct config *config, const struct forward_options *options,
+                                          bool has_mtp);
+
 bool forward_new(struct forward **forward, struct alloc *alloc, const struct config *config, struct weights *weights,
                  const struct kern *kern, struct team *team, const struct forward_options *options,
                  struct err *err) MUST_CHECK;

@@ -11,27 +11,33 @@
  * this many. A larger pass takes its experts in ascending id and adds as it goes. */
 enum { PARTIAL_OUTPUTS_MAX = 128 };
 
-/* Index keys that are scored at a time. */
-enum { INDEX_TILE = 256 };
+/* Rows that attention, and the feed-forward parts, take at a time: enough that a pass over the weights is shared by
+ * many, few enough that what is wide for each row needs no memory for all rows of a pass. */
+enum { ATTEND_ROWS = 128, FEED_ROWS = 256 };
+
+/* Cached rows or index keys that are listed at a time, and unpacked when they are stored narrower. */
+enum { BLOCK_ROWS = 256 };
+
+/* Scores that a thread keeps at a time: half a megabyte. */
+enum { SCORES_AIM = 1 << 17 };
 
 /* The positions one row attends, for the layers that follow a full layer. */
 struct selection {
+    bool failed;         /* a score was NaN */
     uint32_t n;          /* 0: all of 0 .. position */
     uint32_t *positions; /* [index_topk], ascending */
 };
 
 /* Scratch of one thread of the team. */
 struct thread_scratch {
-    float *query;            /* [kv_rank + rope_dim] absorbed query of one head */
-    float *mix;              /* [kv_rank] */
-    float *scores;           /* [positions_max] */
-    const float **rows;      /* [positions_max] what the row attends */
-    float *unpacked;         /* [positions_max][latent_width] those rows as floats; NULL when they are stored so */
-    const float **tile_rows; /* [INDEX_TILE] */
-    float *tile;             /* [INDEX_TILE][index_head_dim] */
-    float *rope;             /* [rope_dim] */
-    size_t rows_are_for;     /* the row that `rows` was made for, or SIZE_MAX */
-    size_t n_rows;
+    float *scores;             /* [scratch_scores]: some heads by what a row attends, or index scores of one row */
+    const float **rows;        /* [BLOCK_ROWS] */
+    float *unpacked;           /* [BLOCK_ROWS][latent or key width] those rows when they are stored narrower */
+    float *rope;               /* [rope_dim] */
+    float *choice;             /* [n_experts + n_expert_groups] of the router */
+    float *integers;           /* [nope_dim][kv_rank] a head's W_K without its scales */
+    const float **weight_rows; /* [nope_dim] into it */
+    float *coefficients;       /* [ATTEND_ROWS][nope_dim] */
 };
 
 /* One expert's work in the current layer: the rows that chose it. */
@@ -73,14 +79,20 @@ struct forward {
     float *normed;   /* [hidden] what attention or the experts read */
     float *update;   /* [hidden] what is added to the stream */
     float *q_latent; /* [q_rank] */
-    float *q;        /* [n_heads * (nope_dim + rope_dim)] */
     float *kv_raw;   /* [kv_rank + rope_dim] */
-    float *context;  /* [n_heads * value_dim] */
     float *index_q;  /* [index_n_heads * index_head_dim] */
     float *index_k;  /* [index_head_dim] */
     float *index_w;  /* [index_n_heads] */
     struct selection *selections;
-    bool *selection_failed;
+    uint32_t *selected; /* [index_topk] where the selections' positions are */
+    float *shared_out;  /* [hidden] */
+    float *final;       /* [hidden] */
+
+    /* [rows_max or ATTEND_ROWS, the smaller][...] */
+    float *q;       /* [n_heads][nope_dim + rope_dim] */
+    float *queries; /* [n_heads][kv_rank + rope_dim] absorbed, and then the mixes */
+    float *context; /* [n_heads][value_dim] */
+    float *ones;    /* [kv_rank] scales that leave integers as they are */
 
     float *router_scores;            /* [rows_max][n_experts] sigmoid */
     uint32_t *routed;                /* [rows_max][n_experts_per_token] ascending */
@@ -88,13 +100,10 @@ struct forward {
     struct expert_rows *expert_rows; /* [n_experts] */
     struct route *routes;            /* [rows_max * n_experts_per_token], by expert */
     uint32_t *wanted;                /* [n_experts] */
-    float *expert_in;                /* [rows_max][hidden] rows gathered for one expert */
-    float *gate, *up;                /* [rows_max][widest inner] */
-    float *expert_out;               /* [rows_max][hidden] */
-    float *shared_out;               /* [rows_max][hidden] */
+    float *expert_in, *expert_out;   /* [rows_max or FEED_ROWS, the smaller][hidden] */
+    float *gate, *up;                /* likewise, [widest inner] */
     float *partial;                  /* [PARTIAL_OUTPUTS_MAX][hidden] */
 
-    float *final;      /* [rows_max][hidden] */
     float *mtp_in;     /* [rows_max][2 * hidden]; NULL without MTP */
     float *logit_in;   /* [logit_rows_max][hidden] */
     float *logits;     /* [logit_rows_max][vocab] */
@@ -102,6 +111,16 @@ struct forward {
 
     struct thread_scratch *threads; /* [team_threads] */
 };
+
+/* All scratch, from the arena. */
+bool scratch_get(struct forward *f, struct err *err) MUST_CHECK;
+
+/* Floats in a thread's `scores`: at least a whole context. */
+uint64_t scratch_scores(const struct config *config, const struct forward_options *options);
+
+/* Calls fn for rows 0 .. n_rows-1, shared out among the team when they are many. */
+typedef void row_fn(struct forward *f, const void *context, size_t row, struct thread_scratch *t);
+void forward_each_row(struct forward *f, size_t n_rows, row_fn *fn, const void *context);
 
 /* False, with ERR_CANCELLED, when whoever asked for the pass wants it no longer. */
 bool forward_goes_on(struct forward *f, uint32_t layer, struct err *err) MUST_CHECK;

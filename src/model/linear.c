@@ -103,12 +103,18 @@ void linear_apply_pair(const struct linear *linear, float *y_a, const struct mat
     run(&p, (size_t)a->rows + b->rows);
 }
 
-void linear_row(const struct linear *linear, float *y, const struct matrix *w, const float *x)
+void linear_rows(const struct linear *linear, float *y, size_t y_stride, const struct matrix *w, const float *x,
+                 size_t x_stride, size_t n_rows)
 {
-    linear->matmul[w->format](y, w->rows, w->payload, w->scales, x, w->columns, 1, w->rows, w->columns, w->group);
+    linear->matmul[w->format](y, y_stride, w->payload, w->scales, x, x_stride, n_rows, w->rows, w->columns, w->group);
 }
 
 void linear_row_transposed(const struct linear *linear, float *y, const struct matrix *w, const float *c)
 {
     linear->transposed[w->format](y, w->payload, w->scales, c, w->rows, w->columns, w->group);
+}
+
+void linear_unpack(const struct linear *linear, float *y, const struct matrix *w)
+{
+    linear->unpack[w->format](y, w->payload, w->scales, w->columns, w->group);
 }

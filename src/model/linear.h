@@ -26,8 +26,11 @@ void linear_apply(const struct linear *linear, float *y, const struct matrix *w,
 void linear_apply_pair(const struct linear *linear, float *y_a, const struct matrix *a, float *y_b,
                        const struct matrix *b, const float *x, size_t n_rows);
 
-/* The same for one row on the calling thread alone: y = W x, and y = c W (the transposed product). */
-void linear_row(const struct linear *linear, float *y, const struct matrix *w, const float *x);
+/* On the calling thread alone: rows that lie y_stride and x_stride floats apart; y = c W (the transposed product) for
+ * one row; one row of W as floats. */
+void linear_rows(const struct linear *linear, float *y, size_t y_stride, const struct matrix *w, const float *x,
+                 size_t x_stride, size_t n_rows);
 void linear_row_transposed(const struct linear *linear, float *y, const struct matrix *w, const float *c);
+void linear_unpack(const struct linear *linear, float *y, const struct matrix *w);
 
 #endif

@@ -66,30 +66,50 @@ static void choose(const struct config *c, const float *score, float *choice, ui
     }
 }
 
-bool router_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err)
+/* Stands in a row's first expert id when a choice is not finite. */
+#define NOT_FINITE UINT32_MAX
+
+static void route_row(struct forward *f, const void *context, size_t row, struct thread_scratch *t)
 {
     const struct config *c = &f->config;
+    const float *bias = context;
+    float *score = f->router_scores + row * c->n_experts, *choice = t->choice;
+    uint32_t *ids = f->routed + row * c->n_experts_per_token;
+    bool is_finite = true;
+    f->kern.sigmoid(score, score, c->n_experts);
+    for (uint32_t e = 0; e < c->n_experts; e++) {
+        choice[e] = score[e] + bias[e];
+        is_finite = is_finite && isfinite(choice[e]);
+    }
+    if (!is_finite) {
+        ids[0] = NOT_FINITE;
+        return;
+    }
+    if (c->n_expert_groups > 1) limit_groups(c, choice, choice + c->n_experts);
+    choose(c, score, choice, ids, f->routed_weights + row * c->n_experts_per_token);
+}
+
+static bool refuse_row(const struct forward *f, uint32_t layer, size_t row, const float *bias, struct err *err)
+{
+    const float *score = f->router_scores + row * f->config.n_experts;
+    uint32_t expert = 0;
+    while (isfinite(score[expert] + bias[expert])) expert++;
+    return err_set(err, ERR_FAILED,
+                   "layer %" PRIu32 ", position %" PRIu32 ", expert %" PRIu32
+                   ": the router's score is not finite; are weights damaged? try `weir verify`",
+                   layer, f->positions[row], expert);
+}
+
+bool router_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err)
+{
     const float *bias = vector_of(block, ROLE_ROUTER_BIAS);
-    float *choice = f->gate; /* free at this point, and never narrower than what is needed here */
-
+    size_t k = f->config.n_experts_per_token;
     linear_apply(&f->linear, f->router_scores, &block->role[ROLE_ROUTER], f->normed, f->n_rows);
+    forward_each_row(f, f->n_rows, route_row, bias);
     for (size_t r = 0; r < f->n_rows; r++) {
-        float *score = f->router_scores + r * c->n_experts;
-        f->kern.sigmoid(score, score, c->n_experts);
-        for (uint32_t e = 0; e < c->n_experts; e++) {
-            choice[e] = score[e] + bias[e];
-            if (!isfinite(choice[e]))
-                return err_set(err, ERR_FAILED,
-                               "layer %" PRIu32 ", position %" PRIu32 ", expert %" PRIu32
-                               ": the router's score is not finite; are weights damaged? try `weir verify`",
-                               layer, f->positions[r], e);
-        }
-        if (c->n_expert_groups > 1) limit_groups(c, choice, choice + c->n_experts);
-
-        uint32_t *ids = f->routed + r * c->n_experts_per_token;
-        float *weights = f->routed_weights + r * c->n_experts_per_token;
-        choose(c, score, choice, ids, weights);
-        if (f->observer.routed) f->observer.routed(f->observer.context, layer, r, ids, weights, c->n_experts_per_token);
+        const uint32_t *ids = f->routed + r * k;
+        if (ids[0] == NOT_FINITE) return refuse_row(f, layer, r, bias, err);
+        if (f->observer.routed) f->observer.routed(f->observer.context, layer, r, ids, f->routed_weights + r * k, k);
     }
     return true;
 }

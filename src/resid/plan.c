@@ -3,8 +3,7 @@
 #include "base/assert.h"
 #include "base/checked.h"
 #include "base/units.h"
-#include "model/kv.h"
-#include "model/kv_codec.h"
+#include "model/forward.h"
 #include "plat/reader.h"
 #include <inttypes.h>
 #include <math.h>
@@ -18,10 +17,7 @@
 enum {
     CHUNK_MAX = 4096,
     CHUNK_MIN = 16,
-    PARTIAL_ROWS = 128,       /* outputs of routed experts that a small pass keeps apart */
-    INDEX_ROWS = 256,         /* index keys that a thread scores at a time */
     BLOCK_OVERHEAD = 256,     /* of one allocation, with its pointer */
-    ROW_OVERHEAD = 256,       /* counters, pointers and routes of one row */
     TENSOR_BYTES = 192,       /* of the catalogue, for one tensor: entry, name, shape */
     TOKEN_BYTES = 400,        /* of the tokenizer, for one token: text, merges, tables */
     THREAD_BYTES = 512 << 10, /* stack that is really touched, thread-local memory of the C library */
@@ -95,24 +91,14 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* What model/forward.h keeps for each row of a pass. */
-static uint64_t row_bytes(const struct draft *d)
+/* What a forward pass takes for so many rows, by the table that it takes it by. */
+static struct forward_scratch scratch_for(const struct draft *d, uint64_t rows, uint64_t logit_rows)
 {
-    const struct config *c = d->config;
-    uint64_t inner = larger(c->dense_inner, (uint64_t)c->n_shared_experts * c->expert_inner);
-    uint64_t floats = 7 * (uint64_t)c->hidden + (has_mtp(d) ? 2 * (uint64_t)c->hidden : 0);
-    floats += c->q_rank + (uint64_t)c->n_heads * (c->nope_dim + c->rope_dim) + c->kv_rank + 2 * (uint64_t)c->rope_dim;
-    floats += (uint64_t)c->n_heads * c->value_dim + (uint64_t)c->index_n_heads * (c->index_head_dim + 1) +
-              c->index_head_dim + c->index_topk;
-    floats +=
-        c->n_experts + c->n_expert_groups + 2 * larger(inner, c->expert_inner) + 8 * (uint64_t)c->n_experts_per_token;
-    return floats * sizeof(float) + ROW_OVERHEAD;
-}
-
-static uint64_t pass_bytes(const struct draft *d, uint64_t rows)
-{
-    return rows * row_bytes(d) + PARTIAL_ROWS * (uint64_t)d->config->hidden * sizeof(float) +
-           64 * (uint64_t)d->config->n_experts;
+    const struct forward_options options = {.rows_max = (uint32_t)rows,
+                                            .logit_rows_max = (uint32_t)logit_rows,
+                                            .positions_max = d->want.context_tokens,
+                                            .kv_storage = d->want.kv_storage};
+    return forward_scratch_of(d->config, &options, has_mtp(d));
 }
 
 /* The longest chunk whose scratch takes a sixteenth of what the fixed lines leave: the rest is worth more as slots. */
@@ -120,7 +106,9 @@ static uint32_t choose_chunk(const struct draft *d, uint64_t left_bytes)
 {
     uint32_t chunk = CHUNK_MAX;
     if (d->want.prefill_chunk) return d->want.prefill_chunk;
-    while (chunk > CHUNK_MIN && (chunk > d->want.context_tokens || pass_bytes(d, chunk) > left_bytes / 16)) chunk /= 2;
+    while (chunk > CHUNK_MIN &&
+           (chunk > d->want.context_tokens || scratch_for(d, chunk, 1).pass_bytes > left_bytes / 16))
+        chunk /= 2;
     return chunk;
 }
 
@@ -134,15 +122,13 @@ static void add_scratch(struct draft *d)
     plan->logit_rows = (uint32_t)decode_rows;
     uint64_t rows = plan->prefill_chunk + decode_rows; /* decode rows ride along in a prefill pass */
     plan->pass_rows = (uint32_t)rows;
-    add(plan, "scratch of a pass", pass_bytes(d, rows),
-        "%" PRIu64 " rows x %" PRIu64 " bytes, of which %" PRIu32 " of a prompt", rows, row_bytes(d),
-        plan->prefill_chunk);
-    add(plan, "logits", decode_rows * (c->vocab + (uint64_t)c->hidden) * sizeof(float) + c->vocab * 2 * sizeof(float),
+    struct forward_scratch scratch = scratch_for(d, rows, decode_rows);
+    add(plan, "scratch of a pass", scratch.pass_bytes,
+        "%" PRIu64 " rows, of which %" PRIu32 " of a prompt, %" PRIu64 " bytes for each", rows, plan->prefill_chunk,
+        scratch.pass_bytes / rows);
+    add(plan, "logits", scratch.logits_bytes + c->vocab * 2 * sizeof(float),
         "%" PRIu64 " rows x %" PRIu32 " floats, and a sampler's copy", decode_rows, c->vocab);
-    uint64_t latent = (uint64_t)c->kv_rank + c->rope_dim, context = d->want.context_tokens;
-    uint64_t thread = context * (sizeof(float) + sizeof(float *)) + 4 * latent * sizeof(float) +
-                      INDEX_ROWS * (uint64_t)(c->index_head_dim + 2) * sizeof(float) + THREAD_BYTES;
-    if (d->want.kv_storage != KV_STORAGE_F32) thread += context * latent * sizeof(float); /* a whole context unpacked */
+    uint64_t thread = scratch.thread_bytes + THREAD_BYTES;
     add(plan, "threads", d->want.n_threads * thread, "%u x %" PRIu64 " bytes: scores of a whole context, and a stack",
         d->want.n_threads, thread);
 }

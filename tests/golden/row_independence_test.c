@@ -199,6 +199,127 @@ static void truncation_leaves_no_trace(void **state)
     subject_close(&s);
 }
 
+static void make_ids(uint32_t *ids, size_t n, uint32_t vocab)
+{
+    for (size_t i = 0; i < n; i++) ids[i] = (uint32_t)((i * i * 31 + i * 7) % vocab);
+}
+
+static void feed_long(struct tiny_model *model, unsigned n_threads, uint32_t cpu, const struct forward_options *with,
+                      size_t n, size_t chunk, float *out)
+{
+    struct subject s = {.model = *model, .n = n};
+    s.ids = calloc(n, sizeof *s.ids);
+    make_ids(s.ids, n, model->config.vocab);
+    feed_alone(&s, n_threads, cpu, with, chunk, out);
+    *model = s.model;
+    free(s.ids);
+}
+
+/* Longer than every tile and block of rows, so that each boundary falls into some pass and into none of another. */
+static void long_passes_change_no_bit(void **state)
+{
+    (void)state;
+    enum { N = 600 };
+    static const enum kv_storage storages[] = {KV_STORAGE_F32, KV_STORAGE_F16};
+    static const size_t chunks[] = {3, 100, 257, N};
+    struct tiny_model model;
+    tiny_model_open(&model, FIXTURES "indexshare");
+    size_t vocab = model.config.vocab;
+    float *want = calloc(N * vocab, sizeof *want), *got = calloc(N * vocab, sizeof *got);
+    for (size_t k = 0; k < 2; k++) {
+        struct forward_options with = {
+            .rows_max = N, .logit_rows_max = N, .positions_max = N, .kv_storage = storages[k]};
+        feed_long(&model, 1, cpu_mask(), &with, N, 1, want);
+        for (size_t c = 0; c < 4; c++) {
+            memset(got, 0, N * vocab * sizeof *got);
+            feed_long(&model, 2 + (unsigned)c, cpu_mask(), &with, N, chunks[c], got);
+            for (size_t i = 0; i < N; i++)
+                if (memcmp(want + i * vocab, got + i * vocab, vocab * sizeof *got) != 0)
+                    fail_msg("%s: other bits at position %zu with %zu rows a pass", kv_codec_of(storages[k])->name, i,
+                             chunks[c]);
+        }
+    }
+    free(got);
+    free(want);
+    tiny_model_close(&model);
+}
+
+/* A container: heads are split between items, weights have scales, contexts pass index_topk. */
+static void a_container_is_independent_too(void **state)
+{
+    (void)state;
+    enum { N = 150 };
+    struct tiny_model model;
+    struct forward_options with = {.rows_max = N, .logit_rows_max = N, .positions_max = N};
+    tiny_model_open(&model, "models/demo");
+    assert_true(model.config.index_topk < N);
+    size_t n = N * (size_t)model.config.vocab;
+    float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
+    feed_long(&model, 7, cpu_mask(), &with, N, 1, want);
+    feed_long(&model, 1, cpu_mask() & CPU_AVX2, &with, N, N, got);
+    assert_memory_equal(want, got, n * sizeof *want);
+    feed_long(&model, 3, cpu_mask(), &with, N, 61, got);
+    assert_memory_equal(want, got, n * sizeof *want);
+    free(got);
+    free(want);
+    tiny_model_close(&model);
+}
+
+/* Gives every layer a kv_b of random bytes. */
+static void replace_kv_b(struct tiny_model *model, enum weight_format format, uint32_t group, unsigned char *payload,
+                         float *scales, uint64_t *seed)
+{
+    const struct spine *spine = model->weights->spine;
+    for (uint32_t layer = 0; layer < model->config.n_layers; layer++) {
+        struct matrix *w = &spine->blocks[layer].role[ROLE_KV_B];
+        uint64_t n_scales = format_scales(format, w->rows, w->columns, group);
+        uint64_t bytes = format_row_bytes(format, w->columns) * w->rows;
+        for (uint64_t i = 0; layer == 0 && i < bytes; i++) payload[i] = (unsigned char)next_random(seed);
+        for (uint64_t i = 0; layer == 0 && i < n_scales; i++)
+            scales[i] = 0.01f + 0.0001f * (float)(next_random(seed) % 100);
+        w->format = format;
+        w->group = group;
+        w->payload = payload;
+        w->scales = scales;
+    }
+}
+
+/* Few rows take kv_b as it is stored, many rows take it unpacked: both in every format. */
+static void every_format_of_kv_b_is_independent(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    static const struct {
+        enum weight_format format;
+        uint32_t group;
+    } cases[] = {{FORMAT_INT8_ROW, 0},      {FORMAT_INT4_ROW, 0}, {FORMAT_INT4_GROUPED, 16}, {FORMAT_INT4_GROUPED, 48},
+                 {FORMAT_INT4_GROUPED, 64}, {FORMAT_INT2_ROW, 0}, {FORMAT_INT3_G64, 64}};
+    uint64_t seed = 20261201;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct tiny_model model;
+        struct forward_options with = {.rows_max = N, .logit_rows_max = N, .positions_max = N};
+        tiny_model_open(&model, "models/demo");
+        uint64_t values =
+            (uint64_t)model.config.n_heads * (model.config.nope_dim + model.config.value_dim) * model.config.kv_rank;
+        unsigned char *payload = malloc(values);
+        float *scales = malloc(values / 16 * sizeof *scales);
+        size_t n = N * (size_t)model.config.vocab;
+        float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
+        replace_kv_b(&model, cases[k].format, cases[k].group, payload, scales, &seed);
+        feed_long(&model, 2, cpu_mask(), &with, N, 1, want);
+        feed_long(&model, 1, cpu_mask(), &with, N, N, got);
+        if (memcmp(want, got, n * sizeof *want) != 0)
+            fail_msg("%s by %u: other bits in one pass", format_name(cases[k].format), cases[k].group);
+        for (size_t i = 0; i < n; i++) assert_true(want[i] - want[i] == 0); /* finite */
+        free(got);
+        free(want);
+        free(scales);
+        free(payload);
+        tiny_model_close(&model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +328,9 @@ int main(void)
         cmocka_unit_test(narrow_state_is_independent_too),
         cmocka_unit_test(neighbours_change_no_bit),
         cmocka_unit_test(truncation_leaves_no_trace),
+        cmocka_unit_test(long_passes_change_no_bit),
+        cmocka_unit_test(a_container_is_independent_too),
+        cmocka_unit_test(every_format_of_kv_b_is_independent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

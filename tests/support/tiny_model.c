@@ -54,7 +54,8 @@ void tiny_run_fini(struct tiny_run *run)
 void tiny_run_feed(struct tiny_run *run, struct kv *kv, const uint32_t *tokens, size_t n, size_t chunk, float *out)
 {
     uint32_t vocab = run->model->config.vocab;
-    struct forward_row rows[128];
+    struct forward_row rows[TINY_ROWS_MAX];
+    assert_in_range(chunk, 1, TINY_ROWS_MAX);
     for (size_t done = 0; done < n;) {
         size_t n_rows = n - done < chunk ? n - done : chunk;
         struct err err = {0};

@@ -31,6 +31,8 @@ void tiny_run_with_kernels(struct tiny_run *run, struct tiny_model *model, const
                            unsigned n_threads, const struct kern *kern, const struct forward_options *options);
 void tiny_run_fini(struct tiny_run *run);
 
+enum { TINY_ROWS_MAX = 1024 };
+
 /* Feeds n tokens to a sequence in passes of `chunk` rows and writes logits of every token to out [n][vocab]. */
 void tiny_run_feed(struct tiny_run *run, struct kv *kv, const uint32_t *tokens, size_t n, size_t chunk, float *out);
 
