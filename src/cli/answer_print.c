@@ -8,6 +8,7 @@
 
 #define DIM "\033[2m"
 #define PLAIN "\033[0m"
+#define ERASE_LINE "\r\033[K"
 
 void answer_print_init(struct answer_print *print, const struct command_context *context)
 {
@@ -17,6 +18,7 @@ void answer_print_init(struct answer_print *print, const struct command_context 
         .out = context->out,
         .log = context->log,
         .is_terminal = is_terminal,
+        .log_is_terminal = isatty(fileno(context->log)) && !s->dumb_terminal,
         .has_colour = is_terminal && !s->no_colour && !s->dumb_terminal,
     };
 }
@@ -41,6 +43,23 @@ static void print_tame(FILE *out, const char *text, size_t bytes)
             putc_unlocked(*at, out);
         at += control ? control : 1;
     }
+}
+
+void answer_print_progress(void *print, uint32_t n_read, uint32_t n_prompt)
+{
+    struct answer_print *p = print;
+    if (!p->log_is_terminal) return;
+    p->has_progress = true;
+    fprintf(p->log, ERASE_LINE "%" PRIu32 " of %" PRIu32 " prompt tokens read", n_read, n_prompt);
+    fflush(p->log);
+}
+
+void answer_print_progress_end(struct answer_print *p)
+{
+    if (!p->has_progress) return;
+    p->has_progress = false;
+    fputs(ERASE_LINE, p->log);
+    fflush(p->log);
 }
 
 static void end_reasoning(struct answer_print *p)
@@ -95,7 +114,31 @@ double answer_print_rate(uint32_t n_tokens, int64_t ns)
     return ns > 0 ? n_tokens * 1e9 / (double)ns : 0;
 }
 
-void answer_print_facts(FILE *log, const struct dialogue_result *r)
+bool answer_print_residency(struct answer_residency *out, struct engine *engine)
+{
+    struct streamed *streamed = engine_streamed(engine);
+    if (!streamed) return false;
+    const struct slots_stats *slots = slots_stats(streamed_slots(streamed));
+    *out = (struct answer_residency){
+        .n_hits = slots->n_hits,
+        .n_misses = slots->n_misses + slots->n_joined,
+        .bytes_read = slots->bytes_loaded,
+        .waited_s = (double)streamed_stats(streamed)->waited_ns / 1e9,
+    };
+    return true;
+}
+
+static void print_residency(FILE *log, struct engine *engine)
+{
+    char bytes[UNITS_TEXT_MAX];
+    struct answer_residency r;
+    if (!engine || !answer_print_residency(&r, engine)) return;
+    double wants = (double)(r.n_hits + r.n_misses);
+    fprintf(log, ", %s of experts read, hit rate %.1f %%, %.3f s waited", units_format_bytes(bytes, r.bytes_read),
+            wants > 0 ? 100 * (double)r.n_hits / wants : 0, r.waited_s);
+}
+
+void answer_print_facts(FILE *log, const struct dialogue_result *r, struct engine *engine)
 {
     char memory[UNITS_TEXT_MAX];
     uint32_t n_read = r->n_prompt - r->n_reused;
@@ -104,6 +147,7 @@ void answer_print_facts(FILE *log, const struct dialogue_result *r)
             n_read, (double)r->prefill_ns / 1e9, answer_print_rate(n_read, r->prefill_ns), r->n_generated,
             (double)r->decode_ns / 1e9, answer_print_rate(r->n_generated, r->decode_ns));
     if (r->n_reused) fprintf(log, ", %" PRIu32 " reused", r->n_reused);
+    print_residency(log, engine);
     fprintf(log, ", peak memory %s, ended by %s\n", units_format_bytes(memory, peak_memory_bytes()),
             stop_reason_name(r->reason));
 }

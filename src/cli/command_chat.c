@@ -70,9 +70,13 @@ static bool generate(struct chatting *c, struct err *err)
         .answer = &answer,
         .key = c->settings.key + c->n_answers, /* draws of their own for every answer, fixed by the seed all the same */
         .cancel = interrupt_watch(),
+        .progress = answer_print_progress,
+        .progress_context = &c->print,
     };
     struct sampled token;
-    if (!dialogue_start(c->dialogue, &request, err)) return false;
+    bool ok = dialogue_start(c->dialogue, &request, err);
+    answer_print_progress_end(&c->print);
+    if (!ok) return false;
     while (dialogue_result(c->dialogue)->reason == STOP_NONE)
         if (!dialogue_next(c->dialogue, &token, err)) return false;
     return true;
@@ -185,7 +189,7 @@ static bool slash_stats(struct chatting *c, const char *text, struct err *err)
     (void)err;
     if (c->n_answers) {
         fputs("last answer: ", log);
-        answer_print_facts(log, dialogue_result(c->dialogue));
+        answer_print_facts(log, dialogue_result(c->dialogue), c->engine);
     }
     fprintf(log,
             "all %" PRIu64 " answers: %" PRIu64 " prompt tokens read in %.3f s, %" PRIu64 " reused, %" PRIu64

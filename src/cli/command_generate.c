@@ -163,8 +163,12 @@ static bool run(struct generating *g, struct err *err)
         .answer = g->has_model ? &g->request : NULL,
         .key = g->settings.key,
         .cancel = interrupt_watch(),
+        .progress = answer_print_progress,
+        .progress_context = &g->print,
     };
-    if (!dialogue_start(g->dialogue, &request, err)) return false;
+    bool ok = dialogue_start(g->dialogue, &request, err);
+    answer_print_progress_end(&g->print);
+    if (!ok) return false;
     while (dialogue_result(g->dialogue)->reason == STOP_NONE) {
         struct sampled token;
         if (!dialogue_next(g->dialogue, &token, err)) return false;
@@ -181,6 +185,16 @@ static bool add_json_text(struct buf *out, const char *name, const struct buf *t
            json_text_add_string(out, text->data ? text->data : "", text->bytes, err);
 }
 
+static bool add_json_residency(struct buf *out, struct engine *engine, struct err *err)
+{
+    struct answer_residency r;
+    if (!answer_print_residency(&r, engine)) return true;
+    return buf_printf(out, err,
+                      ",\"residency\":{\"hits\":%" PRIu64 ",\"misses\":%" PRIu64 ",\"bytes_read\":%" PRIu64
+                      ",\"waited_seconds\":%.6f}",
+                      r.n_hits, r.n_misses, r.bytes_read, r.waited_s);
+}
+
 static bool print_json(const struct generating *g, struct err *err)
 {
     const struct dialogue_result *r = dialogue_result(g->dialogue);
@@ -194,10 +208,11 @@ static bool print_json(const struct generating *g, struct err *err)
                     ",\"finish_reason\":\"%s\",\"usage\":{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
                     ",\"reasoning_tokens\":%" PRIu32
                     "},\"timings\":{\"prefill_seconds\":%.6f,\"prefill_tokens_per_second\":%.6g,"
-                    "\"decode_seconds\":%.6f,\"decode_tokens_per_second\":%.6g},\"peak_memory_bytes\":%" PRIu64 "}\n",
+                    "\"decode_seconds\":%.6f,\"decode_tokens_per_second\":%.6g},\"peak_memory_bytes\":%" PRIu64,
                     stop_reason_name(r->reason), r->n_prompt, r->n_generated, r->n_reasoning,
                     (double)r->prefill_ns / 1e9, answer_print_rate(r->n_prompt, r->prefill_ns),
                     (double)r->decode_ns / 1e9, answer_print_rate(r->n_generated, r->decode_ns), peak_memory_bytes());
+    ok = ok && add_json_residency(&out, g->engine, err) && buf_add_text(&out, "}\n", err);
     if (ok) fwrite(out.data, 1, out.bytes, g->context->out);
     buf_fini(&out);
     return ok;
@@ -207,7 +222,7 @@ static bool print_result(const struct generating *g, struct err *err)
 {
     if (g->context->settings->json) return print_json(g, err);
     if (g->is_ids) fprintf(g->context->out, "%s\n", g->ids.data ? g->ids.data : "");
-    answer_print_facts(g->context->log, dialogue_result(g->dialogue));
+    answer_print_facts(g->context->log, dialogue_result(g->dialogue), g->engine);
     return true;
 }
 

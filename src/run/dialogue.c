@@ -54,6 +54,26 @@ static bool is_cancelled(struct dialogue *d)
     return d->was_cancelled;
 }
 
+/* A forward_poll_fn: a pass that nobody waits for any more ends between two experts. */
+static bool still_wanted(void *context, uint32_t layer)
+{
+    (void)layer;
+    return !is_cancelled(context);
+}
+
+static void watch_passes(struct dialogue *d, bool on)
+{
+    forward_set_poll(engine_forward(d->session.engine), on ? still_wanted : NULL, on ? d : NULL);
+}
+
+/* What was called off is no failure: dialogue_next tells of it as the end of the answer. */
+static bool unless_called_off(const struct dialogue *d, bool ok, const struct err *own, struct err *err)
+{
+    if (ok || (own->kind == ERR_CANCELLED && d->was_cancelled)) return true;
+    *err = *own;
+    return false;
+}
+
 static void set_rules(struct dialogue *d, const struct dialogue_request *request)
 {
     const struct config *config = engine_config(d->session.engine);
@@ -79,10 +99,12 @@ static void keep_common_prefix(struct dialogue *d, const uint32_t *prompt, uint3
     d->result.n_reused = same < n ? same : n - 1; /* the last one is read again, for its logits */
 }
 
-/* Reads the prompt pass by pass, so that it can be stopped in between. */
-static bool read_prompt(struct dialogue *d, const uint32_t *prompt, uint32_t n, struct err *err)
+/* Reads the prompt pass by pass, so that its reader hears of it. */
+static bool read_prompt(struct dialogue *d, const struct dialogue_request *request, struct err *err)
 {
     const struct engine_settings *settings = engine_settings_of(d->session.engine);
+    const uint32_t *prompt = request->prompt;
+    uint32_t n = request->n_prompt;
     if (n == 0) return err_set(err, ERR_USER, "the prompt is empty");
     if (n >= settings->context_tokens) return generation_start(&d->generation, prompt, n, err); /* which refuses it */
 
@@ -92,14 +114,15 @@ static bool read_prompt(struct dialogue *d, const uint32_t *prompt, uint32_t n, 
     while (!is_cancelled(d) && n - held > settings->pass_rows) {
         if (!session_feed(&d->session, prompt + held, settings->pass_rows, NULL, NULL, err)) return false;
         held = session_tokens(&d->session);
+        if (request->progress) request->progress(request->progress_context, held, n);
     }
-    if (is_cancelled(d)) return true; /* dialogue_next will end it */
-    return generation_start(&d->generation, prompt, n, err);
+    return is_cancelled(d) || generation_start(&d->generation, prompt, n, err);
 }
 
 bool dialogue_start(struct dialogue *dialogue, const struct dialogue_request *request, struct err *err)
 {
     struct dialogue *d = dialogue;
+    struct err own = {0};
     ASSERT(!d->model == !request->answer);
     answer_free(d->answer);
     d->answer = NULL;
@@ -109,10 +132,11 @@ bool dialogue_start(struct dialogue *dialogue, const struct dialogue_request *re
     set_rules(d, request);
     if (d->model && !answer_new(&d->answer, d->alloc, d->model, request->sampling, request->answer, err)) return false;
     int64_t start = clock_now_ns(d->clock);
-    if (!read_prompt(d, request->prompt, request->n_prompt, err)) goto fail;
+    watch_passes(d, true);
+    bool ok = read_prompt(d, request, &own);
+    watch_passes(d, false);
     d->result.prefill_ns = clock_now_ns(d->clock) - start;
-    return true;
-fail:
+    if (unless_called_off(d, ok, &own, err)) return true;
     answer_free(d->answer);
     d->answer = NULL;
     d->result.reason = STOP_ERROR;
@@ -132,10 +156,15 @@ static bool end(struct dialogue *d, enum stop_reason why, struct err *err)
 static bool step(struct dialogue *d, struct sampled *out, struct err *err)
 {
     struct sampled token;
+    struct err own = {0};
     if (is_cancelled(d)) return end(d, STOP_CANCELLED, err);
     if (d->answer && answer_reason(d->answer) != STOP_NONE) return end(d, answer_reason(d->answer), err);
     if (d->answer) d->rules.eos = answer_ends(d->answer, &d->rules.n_eos);
-    if (!generation_next(&d->generation, &token, err)) return false;
+    watch_passes(d, true);
+    bool ok = generation_next(&d->generation, &token, &own);
+    watch_passes(d, false);
+    if (!unless_called_off(d, ok, &own, err)) return false;
+    if (d->was_cancelled) return end(d, STOP_CANCELLED, err);
     if (d->generation.reason != STOP_NONE) return end(d, d->generation.reason, err);
 
     d->ids[d->result.n_prompt + d->result.n_generated++] = token.id;

@@ -23,6 +23,9 @@ struct dialogue_request {
     bool wants_logprobs;
     uint32_t n_top_logprobs;
     const atomic_bool *cancel; /* once it is true, by any thread, the answer ends as STOP_CANCELLED; may be NULL */
+    /* After each pass over a prompt that takes more than one: how many of its ids have been read. May be NULL. */
+    void (*progress)(void *context, uint32_t n_read, uint32_t n_prompt);
+    void *progress_context;
 };
 
 struct dialogue_result {

@@ -44,7 +44,7 @@ same() {
 
 question='What is the capital of Norway?'
 greedy="--temperature 0"
-facts='^[0-9]* prompt tokens read in .* tokens/s), [0-9]* written in .* tokens/s), peak memory .*iB, ended by eos$'
+facts='^[0-9]* prompt tokens read in .* tokens/s), [0-9]* written in .* tokens/s), .* of experts read, hit rate .* waited, peak memory .*iB, ended by eos$'
 
 # shellcheck disable=SC2086 # a list of words
 {
@@ -79,6 +79,11 @@ facts='^[0-9]* prompt tokens read in .* tokens/s), [0-9]* written in .* tokens/s
     expect '--raw' 0 '^ [a-z]' 'ended by length'
     given '' generate $demo --ids 4062,4064,4067,2202,0,4068,4081,4082 $greedy
     expect '--ids' 0 '^[0-9][0-9 ]*$' 'ended by eos'
+
+    # however few experts are kept
+    given '' generate $demo "$question" $greedy --experts-resident 10% --json
+    expect 'residency' 0 '"residency":{"hits":[0-9]*,"misses":[1-9][0-9]*,"bytes_read":[1-9][0-9]*,"waited_seconds":' ''
+    given '' generate $demo "$question" $greedy --experts-resident 10% && same 'few experts' "$work/answer"
 
     # the same seed is the same text: threads, streamed or not
     story='Tell me a story about a fox.'

@@ -104,6 +104,9 @@ static const struct dialogue_result *answer(struct subject *s, struct token_list
 
 #define ASK "[{\"role\":\"user\",\"content\":\"Tell me a story about a fox named Lena.\"}]"
 
+#define MORE "Then tell me another one, about a donkey that lived by the sea and found a golden key. "
+#define LONG "[{\"role\":\"user\",\"content\":\"" MORE MORE MORE MORE MORE MORE "\"}]"
+
 static void a_seed_fixes_the_text(void **state)
 {
     struct subject s;
@@ -224,6 +227,97 @@ static void it_can_be_stopped_anywhere(void **state)
     atomic_store(&s.cancel, false);
     answer(&s, NULL);
     assert_string_equal(s.text.data, want);
+    subject_close(&s);
+}
+
+struct progress {
+    struct subject *s;
+    uint32_t n_read, n_calls, cancel_at;
+};
+
+static void see_progress(void *context, uint32_t n_read, uint32_t n_prompt)
+{
+    struct progress *p = context;
+    assert_int_equal(n_prompt, p->s->prompt.n);
+    assert_true(n_read > p->n_read && n_read < n_prompt);
+    p->n_read = n_read;
+    if (++p->n_calls == p->cancel_at) atomic_store(&p->s->cancel, true);
+}
+
+/* A prompt of several passes tells how far it is; called off, what was read stays for the next time. */
+static void reading_can_be_stopped_too(void **state)
+{
+    struct subject s;
+    struct err err = {0};
+    struct sampled token;
+    struct answer_request chat = {.is_chat = true, .emit = note};
+    (void)state;
+    subject_open(&s, 2, 4, 512);
+    put_chat(&s, LONG);
+    uint32_t rows = engine_settings_of(s.engine)->pass_rows;
+    struct progress p = {.s = &s};
+    chat.context = &s;
+    struct dialogue_request request = {.prompt = s.prompt.ids,
+                                       .n_prompt = (uint32_t)s.prompt.n,
+                                       .sampling = &s.sampling,
+                                       .answer = &chat,
+                                       .key = s.key,
+                                       .cancel = &s.cancel,
+                                       .progress = see_progress,
+                                       .progress_context = &p};
+    assert_true(dialogue_start(s.dialogue, &request, &err));
+    print_message("%u passes before the last one\n", p.n_calls);
+    assert_int_equal(p.n_calls, (s.prompt.n - 1) / rows);
+    uint32_t n_calls = p.n_calls;
+    subject_close(&s);
+
+    subject_open(&s, 2, 4, 512);
+    put_chat(&s, LONG);
+    p = (struct progress){.s = &s, .cancel_at = 2};
+    request.prompt = s.prompt.ids;
+    request.sampling = &s.sampling;
+    assert_true(n_calls > 2);
+    assert_true(dialogue_start(s.dialogue, &request, &err));
+    atomic_store(&s.cancel, false); /* too late: this answer is called off */
+    assert_true(dialogue_next(s.dialogue, &token, &err));
+    assert_int_equal(dialogue_result(s.dialogue)->reason, STOP_CANCELLED);
+    assert_int_equal(dialogue_held(s.dialogue), 2 * rows);
+    p = (struct progress){.s = &s, .n_read = 2 * rows};
+    assert_true(dialogue_start(s.dialogue, &request, &err));
+    assert_int_equal(dialogue_result(s.dialogue)->n_reused, 2 * rows);
+    assert_int_equal(p.n_calls, n_calls - 2);
+    subject_close(&s);
+}
+
+static bool set_later(void *context, const struct answer_event *event, struct err *err)
+{
+    struct subject *s = context;
+    (void)event;
+    (void)err;
+    if (++s->n_events == 2) atomic_store(&s->cancel, true);
+    return true;
+}
+
+/* The flag is also looked at inside a pass; the text that was out is kept, and nothing more comes. */
+static void an_answer_stops_inside_a_pass(void **state)
+{
+    struct subject s;
+    struct err err = {0};
+    struct sampled token;
+    struct answer_request chat = {.is_chat = true, .emit = set_later};
+    (void)state;
+    subject_open(&s, 1, 128, 512);
+    put_chat(&s, ASK);
+    chat.context = &s;
+    const struct dialogue_request request = {.prompt = s.prompt.ids,
+                                             .n_prompt = (uint32_t)s.prompt.n,
+                                             .sampling = &s.sampling,
+                                             .answer = &chat,
+                                             .cancel = &s.cancel};
+    assert_true(dialogue_start(s.dialogue, &request, &err));
+    while (dialogue_result(s.dialogue)->reason == STOP_NONE) assert_true(dialogue_next(s.dialogue, &token, &err));
+    assert_int_equal(dialogue_result(s.dialogue)->reason, STOP_CANCELLED);
+    assert_in_range(s.n_events, 2, 3); /* a held piece may still come out */
     subject_close(&s);
 }
 
@@ -376,6 +470,8 @@ int main(void)
         cmocka_unit_test(the_pieces_are_the_text_of_the_ids),
         cmocka_unit_test(only_the_new_turn_is_read),
         cmocka_unit_test(it_can_be_stopped_anywhere),
+        cmocka_unit_test(reading_can_be_stopped_too),
+        cmocka_unit_test(an_answer_stops_inside_a_pass),
         cmocka_unit_test(limits_end_it),
         cmocka_unit_test(a_prompt_that_does_not_fit_is_refused),
         cmocka_unit_test(tool_calls_come_out_whole),
