@@ -109,11 +109,11 @@ static bool keep_answer(struct chatting *c, struct err *err)
     return conversation_add(&c->conversation, &words, err);
 }
 
-/* A Ctrl-C that comes too late for an answer must not end a program that somebody talks with. */
+/* On a terminal Ctrl-C is a key again; a pipe has nobody who types. */
 static void leave_answer(const struct chatting *c)
 {
     if (c->is_terminal)
-        interrupt_watch();
+        interrupt_ignore();
     else
         interrupt_unwatch();
 }

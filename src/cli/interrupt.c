@@ -13,19 +13,26 @@ static void ask(int signal)
     atomic_store(&asked, true);
 }
 
-const atomic_bool *interrupt_watch(void)
+static void on_interrupt(void (*handler)(int signal), int flags)
 {
-    /* SA_RESETHAND: the second one finds the default, which ends the program. */
-    struct sigaction action = {.sa_handler = ask, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    atomic_store(&asked, false);
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
+}
+
+const atomic_bool *interrupt_watch(void)
+{
+    atomic_store(&asked, false);
+    on_interrupt(ask, (int)SA_RESETHAND | SA_RESTART); /* the second one finds the default, which ends the program */
     return &asked;
+}
+
+void interrupt_ignore(void)
+{
+    on_interrupt(SIG_IGN, 0);
 }
 
 void interrupt_unwatch(void)
 {
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
+    on_interrupt(SIG_DFL, 0);
 }

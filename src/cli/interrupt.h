@@ -3,11 +3,16 @@
 /* Ctrl-C while something long runs: the first one asks it to stop at the next good place, the second one ends the
  * program at once.
  *
- * Main thread. Between watch and unwatch only; at other times Ctrl-C does what it always does. */
+ * Main thread. Until the first call Ctrl-C does what it always does. */
 #include <stdatomic.h>
 
-/* The flag becomes true when somebody asks. It is false again after the next watch. */
+/* From now on a Ctrl-C makes the flag true; it is false again after the next watch. */
 const atomic_bool *interrupt_watch(void);
+
+/* From now on it does nothing: one that comes too late for an answer must not end a conversation. */
+void interrupt_ignore(void);
+
+/* From now on it does what it always does. */
 void interrupt_unwatch(void);
 
 #endif

@@ -102,7 +102,6 @@ static bool open_editor(struct typed_lines *lines, struct err *err)
     el_set(lines->edit, EL_CLIENTDATA, lines);
     el_set(lines->edit, EL_PROMPT, prompt_of);
     el_set(lines->edit, EL_EDITOR, "emacs");
-    el_set(lines->edit, EL_SIGNAL, 1); /* a resized window; and a signal that ends us leaves the terminal in order */
     el_set(lines->edit, EL_SETTY, "-d", "-isig", NULL); /* Ctrl-C is a key here, and no signal */
     el_set(lines->edit, EL_ADDFN, "weir-take-back", "take the line back", take_back);
     el_set(lines->edit, EL_ADDFN, "weir-paste", "insert what is pasted", paste);
@@ -148,9 +147,10 @@ static bool edit_line(struct typed_lines *lines, enum typed *typed, struct err *
     const char *text = el_gets(lines->edit, &n);
     fputs(PASTE_OFF, lines->setup.out);
     if (lines->was_taken_back) fputs("^C\n", lines->setup.out);
-    if (!text || n <= 0) fputc('\n', lines->setup.out); /* Ctrl-D */
+    bool has_ended = !lines->was_taken_back && (!text || n <= 0); /* Ctrl-D, or the terminal is gone */
+    if (has_ended) fputc('\n', lines->setup.out);
     fflush(lines->setup.out);
-    *typed = !text || n <= 0 ? TYPED_END : lines->was_taken_back ? TYPED_NOTHING : TYPED_LINE;
+    *typed = lines->was_taken_back ? TYPED_NOTHING : has_ended ? TYPED_END : TYPED_LINE;
     return *typed != TYPED_LINE || buf_add(&lines->line, text, (size_t)n, err);
 }
 

@@ -6,7 +6,8 @@
  * breaks and all. From a pipe plain lines. In both a backslash at the end of a line joins it with the next one, and the
  * line break stays.
  *
- * Main thread. While nothing is read the terminal is as it was found. */
+ * Main thread, which ignores SIGINT meanwhile: on a terminal Ctrl-C is a key here. While nothing is read the terminal
+ * is as it was found. */
 #include "base/buf.h"
 #include <stdio.h>
 

@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <pty.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -161,6 +162,29 @@ static void a_conversation_is_typed(void **state)
     temp_folder_remove(&t.home);
 }
 
+/* From another program, or in the moment before keys are read one by one, it comes as a signal. */
+static void signals_between_answers_do_nothing(void **state)
+{
+    struct terminal t;
+    (void)state;
+    temp_folder_make(&t.home);
+    terminal_open(&t, NULL);
+    await_prompt(&t, "> ");
+    for (int i = 0; i < 20; i++) {
+        type(&t, i % 4 ? "x" : "/think\r");
+        kill(t.child, SIGINT);
+        await(&t, i % 4 ? "x" : "/think");
+        if (i % 4 == 3) type(&t, "\003");
+        if (i % 4 == 3) await_prompt(&t, "> ");
+    }
+    type(&t, "/think\r");
+    await(&t, "thinking is off");
+    await_prompt(&t, "> ");
+    type(&t, "/quit\r");
+    terminal_close(&t, 0);
+    temp_folder_remove(&t.home);
+}
+
 static void ctrl_c_stops_the_answer_and_nothing_else(void **state)
 {
     struct terminal t;
@@ -173,7 +197,10 @@ static void ctrl_c_stops_the_answer_and_nothing_else(void **state)
         await(&t, "\033[?2004l"); /* it has been taken */
         await(&t, " ");           /* the answer has begun */
         type(&t, "\003");
-        await_prompt(&t, "> "); /* stopped or, if it was short, done: it goes on either way */
+        await(&t, "> "); /* stopped or, if it was short, done: it goes on either way */
+        type(&t, "/think\r");
+        await(&t, "thinking is off");
+        await_prompt(&t, "> ");
     }
     type(&t, "What is the capital of Norway?\r");
     await(&t, "Oslo");
@@ -190,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_is_typed),
+        cmocka_unit_test(signals_between_answers_do_nothing),
         cmocka_unit_test(ctrl_c_stops_the_answer_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
