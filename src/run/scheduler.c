@@ -21,6 +21,8 @@ struct running {
     uint32_t n_thought;
     uint32_t drafts[DRAFTS_MAX], n_drafts;
     uint32_t first_row, n_rows; /* of the pass that runs; n_rows 0: not in it */
+    uint32_t n_kept;            /* of these rows, that hold: the MTP layer learns from them */
+    bool has_mtp;               /* its MTP rows are complete so far */
     struct job_usage usage;
 };
 
@@ -34,10 +36,11 @@ struct scheduler {
     uint32_t n_running;
     struct job **waiting; /* [n_waiting], in the order of arrival */
     uint32_t n_waiting;
-    struct running *reader;   /* whose prompt the pass that runs reads, or NULL */
-    uint32_t layer;           /* that it is in */
-    struct forward_row *rows; /* [pass_rows] */
-    uint64_t idle_tick;       /* kept prefixes up to this use were there at idle_since_ns */
+    struct running *reader;           /* whose prompt the pass that runs reads, or NULL */
+    uint32_t layer;                   /* that it is in */
+    struct forward_row *rows;         /* [pass_rows] */
+    struct forward_mtp_row *mtp_rows; /* [pass_rows]; NULL unless the MTP layer drafts */
+    uint64_t idle_tick;               /* kept prefixes up to this use were there at idle_since_ns */
     int64_t idle_since_ns;
     double prompt_row_ns; /* measured: what a row of a prompt adds to a pass; 0: not yet known */
     struct scheduler_stats stats;
@@ -95,6 +98,7 @@ bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const st
     struct alloc *alloc = engine_alloc(engine);
     const struct engine_settings *with = engine_settings_of(engine);
     uint32_t n_drafts = settings->draft == DRAFT_OFF ? 0 : settings->n_drafts_max;
+    ASSERT(settings->draft != DRAFT_MTP || engine_inventory(engine)->mtp == CAPABILITY_PRESENT);
     struct scheduler *s = alloc_get(alloc, sizeof *s, err);
     if (!s) return false;
     s->alloc = alloc;
@@ -109,6 +113,10 @@ bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const st
     s->waiting = alloc_get_array(alloc, settings->n_waiting_max, sizeof *s->waiting, err);
     s->rows = alloc_get_array(alloc, with->pass_rows, sizeof *s->rows, err);
     if (!s->running || !s->waiting || !s->rows) goto fail;
+    if (settings->draft == DRAFT_MTP) {
+        s->mtp_rows = alloc_get_array(alloc, with->pass_rows, sizeof *s->mtp_rows, err);
+        if (!s->mtp_rows) goto fail;
+    }
     if (!init_places(s, err)) goto fail;
     if (!sampler_init(&s->sampler, alloc, engine_config(engine)->vocab, settings->n_tokens, err)) goto fail;
     if (!prefix_cache_new(&s->prefixes, alloc, settings->prefix_blocks_max, save_leaving, s, err)) goto fail;
@@ -164,6 +172,7 @@ void scheduler_free(struct scheduler *scheduler)
     }
     prefix_cache_free(s->prefixes);
     sampler_fini(&s->sampler);
+    alloc_put(s->alloc, s->mtp_rows);
     alloc_put(s->alloc, s->rows);
     alloc_put(s->alloc, s->waiting);
     alloc_put(s->alloc, s->running);
@@ -248,6 +257,22 @@ static uint32_t take_known(struct scheduler *s, struct running *r)
     return prefix_cache_take(s->prefixes, &r->kv, job->prompt, job->n_prompt, n_max);
 }
 
+/* Tokens that are computed again rather than going on without drafts. */
+enum { MTP_LAG_MAX = 32 };
+
+/* MTP row p is made from the hidden state of token p and from token p + 1, so what was taken over has at least one row
+ * less than tokens, and the hidden states that are missing come from computing those tokens again. Where the rows lag
+ * far behind, this job drafts nothing. */
+static uint32_t align_mtp(struct scheduler *s, struct running *r, uint32_t n_cached)
+{
+    uint32_t n_complete = r->kv.n_mtp_rows + 1 < n_cached ? r->kv.n_mtp_rows : n_cached - (n_cached > 0);
+    r->has_mtp = n_cached - n_complete <= MTP_LAG_MAX;
+    if (!r->has_mtp) s->stats.n_mtp_lost++;
+    if (!r->has_mtp || n_cached == 0) return n_cached;
+    kv_truncate(&r->kv, n_complete);
+    return n_complete;
+}
+
 static void admit(struct scheduler *s, struct job *job)
 {
     struct running *r = &s->running[s->n_running++];
@@ -259,6 +284,7 @@ static void admit(struct scheduler *s, struct job *job)
     history_start(&r->history, job->prompt, job->n_prompt);
     if (s->settings.draft == DRAFT_NGRAM) prompt_lookup_reset(&r->lookup);
     uint32_t n_cached = take_known(s, r);
+    if (s->settings.draft == DRAFT_MTP) n_cached = align_mtp(s, r, n_cached);
     r->usage = (struct job_usage){.n_prompt = job->n_prompt, .n_cached = n_cached};
     s->stats.n_cached_tokens += n_cached;
     struct job_progress progress = progress_of(s, r);
@@ -298,15 +324,19 @@ static bool end_cancelled(struct scheduler *s)
 
 /* --- one pass --- */
 
-static void propose_drafts(struct scheduler *s, struct running *r)
+/* Drafts that a job may have in its next pass: one id always comes without one. */
+static uint32_t drafts_allowed(const struct scheduler *s, const struct running *r)
 {
-    uint32_t left = r->n_max - history_generated(&r->history); /* ids still to come, one of them without a draft */
-    uint32_t room = context_of(s) - r->history.n;
+    uint32_t left = r->n_max - history_generated(&r->history), room = context_of(s) - r->history.n;
     uint32_t n = s->settings.n_drafts_max;
     ASSERT(left > 0);
     if (n > left - 1) n = left - 1;
-    if (n > room) n = room;
-    r->n_drafts = 0;
+    return n < room ? n : room;
+}
+
+static void propose_drafts(struct scheduler *s, struct running *r)
+{
+    uint32_t n = drafts_allowed(s, r);
     if (s->settings.draft == DRAFT_NGRAM && n > 0)
         r->n_drafts = prompt_lookup_draft(&r->lookup, r->history.ids, r->history.n, r->drafts);
     if (r->n_drafts > n) r->n_drafts = n;
@@ -366,7 +396,8 @@ static size_t compose(struct scheduler *s)
     s->reader = NULL;
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct running *r = &s->running[i];
-        r->n_rows = r->n_drafts = 0;
+        r->n_rows = r->n_kept = 0;
+        if (s->settings.draft != DRAFT_MTP) r->n_drafts = 0; /* the MTP layer proposed them behind the last pass */
         if (r->answers && (!alone || alone == r)) n_rows = add_answer_rows(s, r, n_rows);
     }
     for (uint32_t i = 0; i < s->n_running && !s->reader; i++) {
@@ -495,6 +526,7 @@ static bool harvest(struct scheduler *s, struct running *r)
             continue;
         }
         kv_truncate(&r->kv, first + j + 1);
+        r->n_kept = j + 1;
         break;
     }
     if (reason == STOP_NONE) return true;
@@ -507,6 +539,7 @@ static bool harvest_prompt(struct scheduler *s, struct running *r)
     struct job_progress progress = progress_of(s, r);
     s->stats.n_prompt_tokens += r->n_rows;
     if (r->job->events.progress) r->job->events.progress(r->job->events.context, &progress);
+    r->n_kept = r->n_rows;
     if (r->kv.n_rows < r->job->n_prompt) return true;
     r->answers = true;
     if (r->n_max == 0) {
@@ -514,9 +547,102 @@ static bool harvest_prompt(struct scheduler *s, struct running *r)
         return false;
     }
     /* Only the last row has logits: it is the one row of this harvest. */
-    r->first_row += r->n_rows - 1;
+    uint32_t first_row = r->first_row, n_rows = r->n_rows;
+    r->first_row += n_rows - 1;
     r->n_rows = 1;
-    return harvest(s, r);
+    if (!harvest(s, r)) return false;
+    r->first_row = first_row;
+    r->n_kept = n_rows;
+    return true;
+}
+
+/* --- the MTP layer --- */
+
+static void lose_mtp(struct scheduler *s, struct running *r)
+{
+    r->has_mtp = false;
+    r->n_drafts = 0;
+    s->stats.n_mtp_lost++;
+}
+
+/* The pairs (hidden state of a token, token behind it) of the rows that hold, of all jobs. */
+static size_t pairs_of_pass(struct scheduler *s)
+{
+    const struct forward *forward = engine_forward(s->engine);
+    size_t n = 0;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct running *r = &s->running[i];
+        uint32_t first = r->kv.n_rows - r->n_kept;
+        if (!r->has_mtp || r->n_kept == 0) continue;
+        ASSERT(r->kv.n_mtp_rows == first); /* no pair is ever left out */
+        for (uint32_t k = 0; k < r->n_kept; k++)
+            s->mtp_rows[n++] = (struct forward_mtp_row){
+                .kv = &r->kv,
+                .token = r->history.ids[first + k + 1],
+                .position = first + k,
+                .hidden = forward_final(forward, r->first_row + k),
+                .wants_logits = r->answers && k + 1 == r->n_kept && drafts_allowed(s, r) > 0,
+            };
+    }
+    return n;
+}
+
+/* Takes the draft behind MTP row `row`, if it wanted logits, and makes the row of the next link of the chain. */
+static bool take_draft(struct scheduler *s, struct running *r, size_t row, struct forward_mtp_row *next)
+{
+    const struct forward *forward = engine_forward(s->engine);
+    uint32_t draft = forward_argmax(forward_logits(forward, row), s->settings.n_tokens);
+    bool is_raw = engine_config(s->engine)->mtp_chain == MTP_CHAIN_BLOCK_OUTPUT;
+    r->drafts[r->n_drafts++] = draft;
+    *next = (struct forward_mtp_row){.kv = &r->kv,
+                                     .token = draft,
+                                     .position = r->kv.n_rows + r->n_drafts - 1,
+                                     .hidden = is_raw ? forward_stream(forward, row) : forward_final(forward, row),
+                                     .wants_logits = true};
+    return r->n_drafts < drafts_allowed(s, r);
+}
+
+static struct running *owner_of(struct scheduler *s, const struct kv *kv)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (&s->running[i].kv == kv) return &s->running[i];
+    return NULL;
+}
+
+/* One link of every chain at once, until no job wants more. Rows of drafts are forgotten afterwards. */
+static void chain_drafts(struct scheduler *s, size_t n_rows)
+{
+    struct err ignored;
+    while (n_rows > 0) {
+        size_t n_next = 0;
+        for (size_t row = 0; row < n_rows; row++) {
+            struct forward_mtp_row next;
+            if (!s->mtp_rows[row].wants_logits) continue;
+            if (take_draft(s, owner_of(s, s->mtp_rows[row].kv), row, &next)) s->mtp_rows[n_next++] = next;
+        }
+        n_rows = n_next > 0 && forward_mtp(engine_forward(s->engine), s->mtp_rows, n_next, &ignored) ? n_next : 0;
+    }
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct running *r = &s->running[i];
+        if (r->has_mtp && r->kv.n_mtp_rows > r->kv.n_rows) r->kv.n_mtp_rows = r->kv.n_rows;
+    }
+}
+
+/* The MTP layer absorbs what the pass made certain and proposes what may come next. Its failure is nobody's: a job
+ * whose rows have a gap then goes on without drafts. */
+static void run_mtp(struct scheduler *s)
+{
+    struct err ignored;
+    size_t n = pairs_of_pass(s);
+    for (uint32_t i = 0; i < s->n_running; i++) s->running[i].n_drafts = 0;
+    if (n == 0) return;
+    if (forward_mtp(engine_forward(s->engine), s->mtp_rows, n, &ignored)) {
+        s->stats.n_mtp_rows += n;
+        chain_drafts(s, n);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (s->running[i].has_mtp && s->running[i].n_kept > 0) lose_mtp(s, &s->running[i]);
 }
 
 static void harvest_all(struct scheduler *s)
@@ -568,10 +694,12 @@ static void run_pass(struct scheduler *s, size_t n_rows)
     measure(s, clock_now_ns(s->settings.clock) - start, n_prompt_rows);
     forward_set_poll(forward, NULL, NULL);
     s->layer = 0;
-    if (ok)
-        harvest_all(s);
-    else
+    if (!ok) {
         pass_failed(s, &err);
+        return;
+    }
+    harvest_all(s);
+    if (s->settings.draft == DRAFT_MTP) run_mtp(s);
 }
 
 bool scheduler_step(struct scheduler *scheduler)

@@ -20,7 +20,7 @@
 
 struct scheduler;
 
-enum draft_kind { DRAFT_OFF, DRAFT_NGRAM };
+enum draft_kind { DRAFT_OFF, DRAFT_NGRAM, DRAFT_MTP }; /* MTP: of a model that has the layer */
 
 struct scheduler_settings {
     uint32_t n_tokens;      /* ids from here on are dead */
@@ -40,6 +40,7 @@ struct scheduler_stats {
     uint64_t n_submitted, n_refused, n_done[STOP_ERROR + 1]; /* by enum stop_reason */
     uint64_t n_passes, n_prompt_tokens, n_cached_tokens, n_generated;
     uint64_t n_drafted, n_accepted, n_called_off;
+    uint64_t n_mtp_rows, n_mtp_lost; /* pairs absorbed by the MTP layer, and jobs whose chain of them broke */
     uint32_t n_waiting, n_running;
 };
 

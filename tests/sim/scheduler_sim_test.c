@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-#define DIR "tests/fixtures/glm52-tiny/plain"
+#define DIR "tests/fixtures/glm52-tiny/mtp"
 
 enum { SPECS = 40, PROMPT_MAX = 100, ANSWER_MAX = 24, JOBS_MAX = 12, RUNNING = 4 };
 
@@ -189,7 +189,7 @@ static void run_schedule(struct world *w, uint64_t seed, uint64_t *n_shared, uin
         .n_waiting_max = JOBS_MAX,
         .prefix_blocks_max = roll(w, 3) ? (uint32_t)roll(w, 20) : 0,
         .decode_stall_ns_max = 1000,
-        .draft = roll(w, 2) ? DRAFT_NGRAM : DRAFT_OFF,
+        .draft = (enum draft_kind)roll(w, 3),
         .n_drafts_max = 1 + (uint32_t)roll(w, 4),
         .ngram_min = 1,
         .ngram_max = 3,
