@@ -11,7 +11,7 @@
  */
 #include "base/buf.h"
 #include "convert/convert_plan.h"
-#include "convert/digest.h"
+#include "plat/digest.h"
 #include "convert/quantise.h"
 
 #define CONVERT_MANIFEST_NAME ".weir-convert.json"

@@ -70,10 +70,16 @@ static int real_free_bytes(void *context, const char *path, uint64_t *bytes)
     return 0;
 }
 
+static int real_symlink(void *context, const char *target, const char *path)
+{
+    (void)context;
+    return symlink(target, path);
+}
+
 struct write_system write_system_real(void)
 {
-    static const struct write_ops ops = {real_open,   real_pwrite, real_fsync, real_close,     real_rename,
-                                         real_unlink, real_mkdir,  real_lock,  real_free_bytes};
+    static const struct write_ops ops = {real_open,   real_pwrite, real_fsync, real_close,      real_rename,
+                                         real_unlink, real_mkdir,  real_lock,  real_free_bytes, real_symlink};
     return (struct write_system){.ops = &ops};
 }
 
@@ -215,6 +221,39 @@ void file_abandon(struct file_writer *writer)
     *writer = (struct file_writer){.descriptor = -1};
 }
 
+bool file_continue(struct file_writer *writer, struct alloc *alloc, struct write_system ws, const char *path,
+                   const char *path_tmp, struct err *err)
+{
+    *writer = (struct file_writer){.ws = ws, .alloc = alloc, .descriptor = -1};
+    writer->path = alloc_text(alloc, path, err);
+    writer->path_tmp = writer->path ? alloc_text(alloc, path_tmp, err) : NULL;
+    if (!writer->path_tmp) goto fail;
+    writer->descriptor = open_retrying(ws, path_tmp, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (writer->descriptor < 0) {
+        failed(err, path_tmp, "cannot open for writing", errno);
+        goto fail;
+    }
+    return true;
+fail:
+    file_suspend(writer);
+    return false;
+}
+
+bool file_sync(struct file_writer *writer, struct err *err)
+{
+    ASSERT(writer->descriptor >= 0);
+    if (fsync_retrying(writer->ws, writer->descriptor) == 0) return true;
+    return failed(err, writer->path_tmp, "cannot make it durable", errno);
+}
+
+void file_suspend(struct file_writer *writer)
+{
+    if (!writer->ws.ops) return;
+    if (writer->path_tmp) alloc_put(writer->alloc, writer->path_tmp);
+    writer->path_tmp = NULL; /* so that nothing is removed */
+    file_abandon(writer);
+}
+
 bool file_write_all(struct alloc *alloc, struct write_system ws, const char *path, const void *data, uint64_t bytes,
                     struct err *err)
 {
@@ -234,6 +273,67 @@ bool file_remove(struct alloc *alloc, struct write_system ws, const char *path, 
     return failed(err, path, "cannot remove", errno);
 }
 
+bool file_link(struct alloc *alloc, struct write_system ws, const char *target, const char *path, struct err *err)
+{
+    bool ok = false;
+    char *path_tmp = with_suffix(alloc, path, ".tmp", err);
+    if (!path_tmp) return false;
+    if (ws.ops->unlink(ws.context, path_tmp) != 0 && errno != ENOENT)
+        failed(err, path_tmp, "cannot remove what an earlier run left", errno);
+    else if (ws.ops->symlink(ws.context, target, path_tmp) != 0)
+        failed(err, path_tmp, "cannot make a symbolic link", errno);
+    else if (ws.ops->rename(ws.context, path_tmp, path) != 0) {
+        failed(err, path, "cannot give a link this name", errno);
+        ws.ops->unlink(ws.context, path_tmp);
+    } else
+        ok = sync_folder_of(alloc, ws, path, err);
+    alloc_put(alloc, path_tmp);
+    return ok;
+}
+
+/* Makes one folder; a missing parent is no failure yet. */
+static bool make_one(struct write_system ws, const char *path, bool *lacks_parent, struct err *err)
+{
+    *lacks_parent = false;
+    if (ws.ops->mkdir(ws.context, path, 0777) == 0 || errno == EEXIST) return true;
+    *lacks_parent = errno == ENOENT;
+    return *lacks_parent || failed(err, path, "cannot make the folder", errno);
+}
+
+bool folder_make(struct alloc *alloc, struct write_system ws, const char *path, struct err *err)
+{
+    bool lacks_parent, ok = make_one(ws, path, &lacks_parent, err);
+    if (!ok || !lacks_parent) return ok;
+    char *part = alloc_text(alloc, path, err);
+    if (!part) return false;
+    for (char *slash = strchr(part + 1, '/'); ok && slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        ok = make_one(ws, part, &lacks_parent, err);
+        *slash = '/';
+    }
+    ok = ok && make_one(ws, path, &lacks_parent, err);
+    if (ok && lacks_parent) ok = failed(err, path, "cannot make the folder", ENOENT);
+    alloc_put(alloc, part);
+    return ok;
+}
+
+static bool lock_descriptor(struct folder_lock *lock, const char *path, const char *busy, struct err *err)
+{
+    if (lock->ws.ops->lock(lock->ws.context, lock->descriptor) == 0) return true;
+    if (errno == EWOULDBLOCK) return err_set(err, ERR_BUSY, "%s: %s; wait for it or stop it", path, busy);
+    return failed(err, path, "cannot lock", errno);
+}
+
+bool file_lock(struct folder_lock *lock, struct write_system ws, const char *path, struct err *err)
+{
+    *lock = (struct folder_lock){.ws = ws, .descriptor = -1};
+    lock->descriptor = open_retrying(ws, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (lock->descriptor < 0) return failed(err, path, "cannot open the lock file", errno);
+    if (lock_descriptor(lock, path, "another process holds this lock", err)) return true;
+    folder_unlock(lock);
+    return false;
+}
+
 bool folder_lock(struct folder_lock *lock, struct write_system ws, const char *path, struct err *err)
 {
     *lock = (struct folder_lock){.ws = ws, .descriptor = -1};
@@ -246,13 +346,7 @@ bool folder_lock(struct folder_lock *lock, struct write_system ws, const char *p
         failed(err, path, "cannot open the folder", errno);
         goto fail;
     }
-    if (ws.ops->lock(ws.context, lock->descriptor) != 0) {
-        if (errno == EWOULDBLOCK)
-            err_set(err, ERR_BUSY, "%s: another process is writing into this folder; wait for it or stop it", path);
-        else
-            failed(err, path, "cannot lock the folder", errno);
-        goto fail;
-    }
+    if (!lock_descriptor(lock, path, "another process is writing into this folder", err)) goto fail;
     return true;
 fail:
     folder_unlock(lock);

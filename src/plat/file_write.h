@@ -24,6 +24,7 @@ struct write_ops {
     int (*mkdir)(void *context, const char *path, mode_t mode);
     int (*lock)(void *context, int descriptor);                          /* flock, exclusive, does not wait */
     int (*free_bytes)(void *context, const char *path, uint64_t *bytes); /* statvfs: for an ordinary user */
+    int (*symlink)(void *context, const char *target, const char *path);
 };
 
 struct write_system {
@@ -54,12 +55,27 @@ bool file_commit(struct file_writer *writer, struct err *err) MUST_CHECK;
 /* Forgets PATH.tmp, if it was not committed. Safe twice and on a zeroed writer. */
 void file_abandon(struct file_writer *writer);
 
+/* For a file that takes more than one run: goes on with `path_tmp`, whatever is in it, or starts it. Then file_write
+ * and file_commit as above; file_suspend keeps what is there instead of forgetting it. One owner at a time: the caller
+ * holds a lock. */
+bool file_continue(struct file_writer *writer, struct alloc *alloc, struct write_system ws, const char *path,
+                   const char *path_tmp, struct err *err) MUST_CHECK;
+bool file_sync(struct file_writer *writer, struct err *err) MUST_CHECK; /* what was written is durable */
+void file_suspend(struct file_writer *writer);                          /* safe twice and on a zeroed writer */
+
 /* The three steps in one, for small files. */
 bool file_write_all(struct alloc *alloc, struct write_system ws, const char *path, const void *data, uint64_t bytes,
                     struct err *err) MUST_CHECK;
 
 /* A file that is not there is fine. The folder is made durable. */
 bool file_remove(struct alloc *alloc, struct write_system ws, const char *path, struct err *err) MUST_CHECK;
+
+/* A symbolic link that appears whole, replacing what had its name. `target` is as readlink will give it. */
+bool file_link(struct alloc *alloc, struct write_system ws, const char *target, const char *path,
+               struct err *err) MUST_CHECK;
+
+/* Makes the folder and whatever of its parents is missing; one that is there is fine. */
+bool folder_make(struct alloc *alloc, struct write_system ws, const char *path, struct err *err) MUST_CHECK;
 
 /* A folder that only one process at a time may write into. The lock is on the folder itself, so it leaves no file
  * behind and ends with the process. */
@@ -71,6 +87,9 @@ struct folder_lock {
 /* Makes the folder if only its last part is missing. ERR_BUSY: somebody else holds it. */
 bool folder_lock(struct folder_lock *lock, struct write_system ws, const char *path, struct err *err) MUST_CHECK;
 void folder_unlock(struct folder_lock *lock); /* safe twice and on a zeroed lock */
+
+/* The same by way of a lock file, which is made and stays: where other programs look for one. folder_unlock ends it. */
+bool file_lock(struct folder_lock *lock, struct write_system ws, const char *path, struct err *err) MUST_CHECK;
 
 bool folder_free_bytes(struct write_system ws, const char *path, uint64_t *bytes, struct err *err) MUST_CHECK;
 

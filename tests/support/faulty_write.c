@@ -159,9 +159,16 @@ static int faulty_free_bytes(void *context, const char *path, uint64_t *bytes)
     return 0;
 }
 
+static int faulty_symlink(void *context, const char *target, const char *path)
+{
+    struct faulty_write *f = context;
+    if (f->interrupts) f->interrupted = true;
+    return fault(f) ? -1 : real().ops->symlink(NULL, target, path);
+}
+
 struct write_system faulty_write_system(struct faulty_write *faulty)
 {
-    static const struct write_ops ops = {faulty_open,   faulty_pwrite, faulty_fsync, faulty_close,     faulty_rename,
-                                         faulty_unlink, faulty_mkdir,  faulty_lock,  faulty_free_bytes};
+    static const struct write_ops ops = {faulty_open,   faulty_pwrite, faulty_fsync, faulty_close,      faulty_rename,
+                                         faulty_unlink, faulty_mkdir,  faulty_lock,  faulty_free_bytes, faulty_symlink};
     return (struct write_system){.ops = &ops, .context = faulty};
 }

@@ -2,8 +2,8 @@
 #define SUPPORT_FAULTY_WRITE_H
 /* The write seam with faults: real files, but a chosen operation fails, or the machine "stops" there.
  *
- * Counted operations are open, pwrite, fsync, rename, unlink, mkdir and lock. close always works, because a dead
- * process has no open files either; fsync does not wait for the disk, but remembers what it covered. */
+ * Counted operations are open, pwrite, fsync, rename, unlink, mkdir, symlink and lock. close always works, because a
+ * dead process has no open files either; fsync does not wait for the disk, but remembers what it covered. */
 #include "plat/file_write.h"
 
 enum { FAULTY_FILES_MAX = 64 };

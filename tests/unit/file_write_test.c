@@ -1,5 +1,6 @@
 /* Files appear whole or not at all, under every single fault; locks exclude; messages tell what to do. */
 #include "plat/file_write.h"
+#include "plat/digest.h"
 #include "support/check.h"
 #include "support/faulty_write.h"
 #include "support/temp_folder.h"
@@ -174,6 +175,84 @@ static void one_writer_per_folder(void **state)
     assert_false(folder_free_bytes(write_system_real(), temp_path(&folder, "nowhere"), &bytes, &err));
 }
 
+static void a_file_in_more_than_one_run(void **state)
+{
+    (void)state;
+    struct alloc alloc = {0};
+    struct err err = {0};
+    struct file_writer writer;
+    struct folder_lock first = {0}, second = {0};
+    char path[512], part[512];
+    snprintf(path, sizeof path, "%s", temp_path(&folder, "grown"));
+    snprintf(part, sizeof part, "%s", temp_path(&folder, "grown.part"));
+    assert_true(file_lock(&first, write_system_real(), temp_path(&folder, "lock"), &err));
+    assert_false(file_lock(&second, write_system_real(), temp_path(&folder, "lock"), &err));
+    assert_int_equal(err.kind, ERR_BUSY);
+    assert_true(file_continue(&writer, &alloc, write_system_real(), path, part, &err));
+    assert_true(file_write(&writer, "cd", 2, 2, &err) && file_sync(&writer, &err));
+    file_suspend(&writer);
+    file_suspend(&writer);
+    assert_false(file_exists(path));
+    assert_true(file_continue(&writer, &alloc, write_system_real(), path, part, &err));
+    assert_true(file_write(&writer, "ab", 2, 0, &err) && file_commit(&writer, &err));
+    assert_file_is(path, "abcd");
+    assert_false(file_exists(part));
+    folder_unlock(&first);
+    assert_true(file_lock(&second, write_system_real(), temp_path(&folder, "lock"), &err));
+    folder_unlock(&second);
+
+    assert_int_equal(symlink(path, part), 0); /* nothing is written through a link */
+    assert_false(file_continue(&writer, &alloc, write_system_real(), path, part, &err));
+    for (uint64_t k = 1; k <= 2; k++) {
+        alloc.fail_at = alloc.calls + k;
+        assert_false(file_continue(&writer, &alloc, write_system_real(), path, path, &err));
+    }
+    assert_int_equal(alloc.live, 0);
+}
+
+static void folders_and_links(void **state)
+{
+    (void)state;
+    struct alloc alloc = {0};
+    struct err err = {0};
+    struct write_system ws = write_system_real();
+    char target[64];
+    for (int again = 0; again < 2; again++) assert_true(folder_make(&alloc, ws, temp_path(&folder, "a/b/c"), &err));
+    assert_true(file_exists(temp_path(&folder, "a/b/c")));
+    assert_true(file_link(&alloc, ws, "../one", temp_path(&folder, "a/link"), &err));
+    assert_true(file_link(&alloc, ws, "../two", temp_path(&folder, "a/link"), &err));
+    ssize_t n = readlink(temp_path(&folder, "a/link"), target, sizeof target - 1);
+    assert_int_equal(n, 6);
+    assert_memory_equal(target, "../two", 6);
+    put_file(temp_path(&folder, "a/file"), "", 0);
+    assert_false(folder_make(&alloc, ws, temp_path(&folder, "a/file/b"), &err));
+    assert_non_null(strstr(err.text, "cannot make the folder: Not a directory"));
+    assert_false(file_link(&alloc, ws, "x", temp_path(&folder, "a/nowhere/link"), &err));
+    for (uint64_t k = 1; k <= 3; k++) {
+        struct faulty_write faulty = {.fail_at = k};
+        assert_false(file_link(&alloc, faulty_write_system(&faulty), "x", temp_path(&folder, "a/other"), &err));
+        assert_false(file_exists(temp_path(&folder, "a/other")));
+    }
+    assert_int_equal(alloc.live, 0);
+}
+
+static void digests(void **state)
+{
+    (void)state;
+    struct digest digest;
+    struct err err = {0};
+    char text[DIGEST_TEXT];
+    assert_true(digest_init_git_blob(&digest, 6, &err) && digest_add(&digest, "hel", 3, &err) &&
+                digest_add(&digest, "lo\n", 3, &err) && digest_text(&digest, text, &err));
+    digest_fini(&digest);
+    assert_string_equal(text, "ce013625030ba8dba906f756967f9e9ca394464a"); /* as git hash-object says */
+    assert_true(digest_init(&digest, &err) && digest_add(&digest, "hello\n", 6, &err) &&
+                digest_text(&digest, text, &err));
+    digest_fini(&digest);
+    digest_fini(&digest);
+    assert_string_equal(text, "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +263,9 @@ int main(void)
         cmocka_unit_test(a_full_disk_says_so),
         cmocka_unit_test(links_are_replaced_not_followed),
         cmocka_unit_test(one_writer_per_folder),
+        cmocka_unit_test(a_file_in_more_than_one_run),
+        cmocka_unit_test(folders_and_links),
+        cmocka_unit_test(digests),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
