@@ -154,22 +154,30 @@ bool http_start(struct http *http, const struct http_request *request, struct er
         t++;
         ASSERT(t < http->transfers + HTTP_TRANSFERS_MAX);
     }
-    CURL *easy = t->easy ? t->easy : http->curl.easy_init();
+    CURL *easy = http->curl.easy_init();
     *t = (struct transfer){.http = http, .easy = easy, .request = *request, .answer = no_answer};
     if (!easy) return err_set(err, ERR_NOMEM, "out of memory: libcurl could not start a transfer");
-    http->curl.easy_reset(easy);
-    if (!set_options(t, request)) return err_set(err, ERR_NOMEM, "libcurl refuses to prepare a transfer");
+    if (!set_options(t, request)) {
+        http->curl.easy_cleanup(easy);
+        return err_set(err, ERR_NOMEM, "libcurl refuses to prepare a transfer");
+    }
     CURLMcode code = http->curl.multi_add_handle(http->multi, easy);
-    if (code != CURLM_OK)
+    if (code != CURLM_OK) {
+        http->curl.easy_cleanup(easy);
         return err_set(err, ERR_FAILED, "libcurl refuses to start a transfer: %s", http->curl.multi_strerror(code));
+    }
     t->request.url = t->request.token = NULL;
     t->is_active = true;
     return true;
 }
 
+/* Connections belong to the multi handle and live on. The easy handle is not used again: after a failed look-up of a
+ * name it keeps a buffer and refuses options. */
 static void end_transfer(struct transfer *t)
 {
     t->http->curl.multi_remove_handle(t->http->multi, t->easy);
+    t->http->curl.easy_cleanup(t->easy);
+    t->easy = NULL;
     t->is_active = false;
 }
 
@@ -272,7 +280,6 @@ void http_free(struct http *http)
     for (int i = 0; i < HTTP_TRANSFERS_MAX; i++) {
         struct transfer *t = &http->transfers[i];
         if (t->is_active) end_transfer(t);
-        if (t->easy) http->curl.easy_cleanup(t->easy);
     }
     if (http->multi) http->curl.multi_cleanup(http->multi);
     if (http->headers) http->curl.slist_free_all(http->headers);

@@ -72,8 +72,7 @@ struct seen {
     uint64_t bytes_missing, bytes, credit;
     uint32_t n_files, n_finished;
     uint64_t done_last;
-    unsigned cancel_after; /* calls of progress; 0: never */
-    unsigned n_progress;
+    uint64_t cancel_at;         /* bytes of the job; 0: never */
     struct faulty_write *fills; /* its disk fills up when something has come */
 };
 
@@ -94,7 +93,7 @@ static bool see_progress(void *context, const struct fetch_progress *progress)
     assert_true(progress->bytes_done <= progress->bytes);
     seen->done_last = progress->bytes_done;
     if (seen->fills && progress->bytes_done > 0) seen->fills->free_bytes = 1;
-    return ++seen->n_progress != seen->cancel_after;
+    return !seen->cancel_at || progress->bytes_done < seen->cancel_at;
 }
 
 static struct alloc alloc;
@@ -597,20 +596,21 @@ static void cancelled_and_gone_on_with(void **state)
 {
     (void)state;
     struct fetch_result result;
-    uint64_t credit = 0;
-    for (unsigned n = 1; n < 40; n += 3) {
+    uint64_t here = 0;
+    for (uint64_t at = 1000; at < 1700000; at += 150000) {
         struct fetch_job job = job_into(temp_path(&folder, "hub"));
         struct err err = {0};
-        server.script->pause_us = 200;
-        seen.cancel_after = n;
-        if (fetch_repo(&job, &result, &err)) break;
+        seen.cancel_at = at;
+        assert_false(fetch_repo(&job, &result, &err));
         assert_int_equal(err.kind, ERR_CANCELLED);
-        credit = seen.credit > credit ? seen.credit : credit;
+        assert_true(seen.bytes - seen.bytes_missing >= here); /* what was here when it was stopped is here still */
+        here = seen.done_last;
     }
+    hub_server_reset(&server, N_FILES);
     struct fetch_job job = job_into(temp_path(&folder, "hub"));
     expect_success(&job, &result);
-    assert_true(credit > 0);
-    assert_true(server.script->bytes_sent < 3 * result.bytes);
+    assert_true(seen.bytes - seen.bytes_missing >= here);
+    assert_int_equal(server.script->bytes_sent, seen.bytes_missing);
 }
 
 /* The child is killed when the server has sent a chosen number of bytes; the next run goes on. */
@@ -781,7 +781,7 @@ static void another_revision(void **state)
     static const char second[] = "ffffffffffffffffffffffffffffffffffffffff";
     struct fetch_job job = job_into(temp_path(&folder, "hub"));
     server.script->pause_us = 300;
-    seen.cancel_after = 12; /* the first revision stays unfinished */
+    seen.cancel_at = 500000; /* the first revision stays unfinished */
     if (fetch_repo(&job, &result, &err)) fail_msg("it was to be interrupted");
     hub_server_reset(&server, N_FILES);
     memcpy(strstr(server.script->listing, hub_server_commit), second, 40);

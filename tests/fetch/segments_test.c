@@ -39,7 +39,7 @@ static void holes(void **state)
 {
     (void)state;
     struct segments s;
-    uint32_t first, second, third;
+    uint32_t first = 0, second = 0, third = 0;
     make(&s, 250, 100);
     assert_true(segments_take(&s, &first) && segments_take(&s, &second) && segments_take(&s, &third));
     assert_false(segments_take(&s, &first));

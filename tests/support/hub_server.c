@@ -26,7 +26,6 @@ struct connection {
     const struct hub_server *server;
     int socket;
     bool is_elsewhere; /* came to the other port */
-    pthread_t thread;
 };
 
 struct request {
@@ -214,6 +213,7 @@ static void *serve(void *context)
         if (query) *query = 0;
         if (!answer(c, &r)) break;
     }
+    atomic_fetch_sub(&c->server->script->n_connections, 1);
     close(c->socket);
     free(c);
     return NULL;
@@ -223,6 +223,9 @@ static void *serve(void *context)
 
 static void run_server(struct hub_server *server, const int sockets[2])
 {
+    pthread_attr_t detached;
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     for (;;) {
         fd_set ready;
         FD_ZERO(&ready);
@@ -232,6 +235,7 @@ static void run_server(struct hub_server *server, const int sockets[2])
         for (int i = 0; i < 2; i++) {
             if (!FD_ISSET(sockets[i], &ready)) continue;
             struct connection *c = malloc(sizeof *c);
+            pthread_t thread;
             int small = 32 << 10, at_once = 1;
             *c =
                 (struct connection){.server = server, .socket = accept(sockets[i], NULL, NULL), .is_elsewhere = i == 1};
@@ -241,7 +245,8 @@ static void run_server(struct hub_server *server, const int sockets[2])
             }
             setsockopt(c->socket, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
             setsockopt(c->socket, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
-            if (pthread_create(&c->thread, NULL, serve, c) == 0) pthread_detach(c->thread);
+            atomic_fetch_add(&server->script->n_connections, 1);
+            if (pthread_create(&thread, &detached, serve, c) != 0) abort();
         }
     }
 }
@@ -291,10 +296,39 @@ static void write_listing(struct hub_server *server, unsigned n_files)
     assert_true(n < room);
 }
 
+/* Connections are taken in order: when one that says nothing sensible has been closed, those before it were taken. */
+static void knock(uint16_t port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+    char c;
+    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0 || connect(s, (struct sockaddr *)&address, sizeof address) != 0 || send(s, "x", 1, MSG_NOSIGNAL) != 1)
+        fail_msg("the server does not answer: %s", strerror(errno));
+    while (recv(s, &c, 1, 0) > 0) continue;
+    close(s);
+}
+
+static void start_over(struct hub_server *server, unsigned n_files)
+{
+    struct hub_script *s = server->script;
+    int n_connections = atomic_load(&s->n_connections);
+    memset(s, 0, sizeof *s);
+    atomic_store(&s->n_connections, n_connections);
+    write_listing(server, n_files);
+}
+
 void hub_server_reset(struct hub_server *server, unsigned n_files)
 {
-    memset(server->script, 0, sizeof *server->script);
-    write_listing(server, n_files);
+    server->script->stalls = false;
+    server->script->pause_us = 0;
+    knock(server->port);
+    knock(server->other_port);
+    for (int ms = 0; atomic_load(&server->script->n_connections) > 0; ms++) {
+        if (ms == 20000) fail_msg("the server is still busy with %d connections", server->script->n_connections);
+        usleep(1000);
+    }
+    start_over(server, n_files);
 }
 
 void hub_server_start(struct hub_server *server, const struct hub_server_file *files, unsigned n_files)
@@ -306,7 +340,7 @@ void hub_server_start(struct hub_server *server, const struct hub_server_file *f
     for (unsigned i = 0; i < n_files; i++) digest_all(&server->files[i]);
     server->script = mmap(NULL, sizeof *server->script, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (server->script == MAP_FAILED) fail_msg("no shared memory: %s", strerror(errno));
-    hub_server_reset(server, n_files);
+    start_over(server, n_files);
     sockets[0] = listen_somewhere(&server->port);
     sockets[1] = listen_somewhere(&server->other_port);
     snprintf(server->endpoint, sizeof server->endpoint, "http://127.0.0.1:%u", server->port);

@@ -39,6 +39,7 @@ struct hub_script {
     pid_t victim;
     unsigned pause_us; /* before each piece of a body */
 
+    _Atomic int n_connections;   /* now; not reset */
     _Atomic uint64_t bytes_sent; /* of files */
     _Atomic unsigned n_lists, n_files, n_ranges, n_tokens_at_hub, n_tokens_elsewhere, n_elsewhere;
 };
@@ -56,7 +57,8 @@ struct hub_server {
 void hub_server_start(struct hub_server *server, const struct hub_server_file *files, unsigned n_files);
 void hub_server_stop(struct hub_server *server);
 
-/* Back to good behaviour, counters at zero, the listing as made from the first n files. */
+/* Back to good behaviour, counters at zero, the listing as made from the first n files. Waits until the server is done
+ * with every connection of before, which the test has closed. */
 void hub_server_reset(struct hub_server *server, unsigned n_files);
 
 extern const char hub_server_commit[]; /* of the listing that hub_server_reset makes */
