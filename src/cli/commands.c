@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "cli/help.h"
 #include "cli/nearest.h"
+#include "cli/resolve_model.h"
 #include <errno.h>
 #include <string.h>
 
@@ -73,6 +74,16 @@ static bool check_operands(const struct command *command, const struct operands 
     return true;
 }
 
+/* A model may be named by part of its name; commands see its folder. `place` is where that is kept. */
+static bool resolve_operand(struct command_context *context, const char **words, struct location *place,
+                            struct err *err)
+{
+    if (context->n_operands == 0 || !resolve_model_applies(context->command)) return true;
+    if (!resolve_model(context, words[0], place, err)) return false;
+    words[0] = place->path;
+    return true;
+}
+
 static int run_command(const struct command *command, const struct settings_source *source, FILE *out, FILE *log)
 {
     struct err err = {0};
@@ -95,10 +106,13 @@ static int run_command(const struct command *command, const struct settings_sour
             .n_operands = operands.n_words,
             .alloc = &alloc,
             .fs = source->fs,
+            .environment = source->environment,
             .out = out,
             .log = log,
         };
-        code = command->run(&context);
+        struct location place;
+        bool ok = resolve_operand(&context, operands.words, &place, &err);
+        code = ok ? command->run(&context) : fail(log, &err);
     }
     settings_fini(&settings);
     ASSERT(alloc.live == 0); /* a command gives back all that it took, whatever happened */

@@ -21,6 +21,9 @@
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \
     X(TEMPLATE, template, NULL, "MODEL|tokenizer.json [PROMPT]", 1, 2, "Show the prompt that a conversation becomes") \
     X(INSPECT, inspect, "show", "MODEL", 1, 1, "Check a model's headers and tell what it holds") \
+    X(GET, get, "pull", "REPO", 1, 1, "Fetch a model from a hub, or go on fetching it") \
+    X(SCAN, scan, NULL, "[DIR...]", 0, 1000, "Find models in the hub cache, in DIR and in folders of earlier scans") \
+    X(MODELS, models, "list", "", 0, 0, "List the models that were found or fetched") \
     X(CONVERT, convert, NULL, "SOURCE DEST", 2, 2, "Make an int4 container in DEST from the checkpoint in SOURCE") \
     X(BENCH, bench, NULL, "prefill|decode MODEL", 2, 2, "Measure how fast this machine runs a model") \
     X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
@@ -52,8 +55,9 @@ struct command_context {
     size_t n_operands;
     struct alloc *alloc;
     struct file_system fs;
-    FILE *out; /* results and nothing else */
-    FILE *log; /* stderr */
+    char *const *environment; /* up to a NULL; cli/environment.h */
+    FILE *out;                /* results and nothing else */
+    FILE *log;                /* stderr */
 };
 
 #define X(id, name, alias, operands, least, most, purpose) int command_##name(struct command_context *context);

@@ -114,7 +114,8 @@ void help_print_overview(FILE *out)
             fprintf(out, "%*s", HELP_COLUMN - used, "");
         print_wrapped(out, command->purpose);
     }
-    fprintf(out, "\n`weir help COMMAND` explains a command and its options. MODEL is the folder of a model.\n"
+    fprintf(out, "\n`weir help COMMAND` explains a command and its options. MODEL is a folder, or part of\n"
+                 "the name of a model that `weir scan` found or `weir get` fetched.\n"
                  "Exit codes: 0 done, 1 failed while running, 2 wrong usage, 3 does not fit the memory plan,\n"
                  "4 bad or damaged data, 6 network, 130 and 143 ended by a signal.\n");
 }

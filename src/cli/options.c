@@ -60,6 +60,11 @@
 #define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT)) /* and those that plan for it */
 
 static const struct option options[] = {
+    TEXT("revision", revision, "NAME", NULL, ON(GET), "a branch, a tag or a commit instead of main"),
+    TEXT("include", include, "LIST", NULL, ON(GET),
+         "fetch files that match one of these patterns (with commas between them), instead of what weir needs"),
+    TEXT("exclude", exclude, "LIST", NULL, ON(GET), "but no file that matches one of these"),
+    FLAG("dry-run", dry_run, ON(GET), "tell what would be fetched, and fetch nothing"),
     TEXT("pass", passes, "LIST", NULL, ON(CONVERT), "main, mtp, indexer, or several with commas; all that SOURCE has"),
     CHOICE("bits", bits, "4", ON(CONVERT), "of attention, dense and shared expert matrices", "4", "8"),
     CHOICE("expert-bits", expert_bits, "same", ON(CONVERT), "of the routed experts; same: as --bits", "same", "4", "8"),
@@ -133,7 +138,9 @@ static const struct option options[] = {
     TEXT("cpu-mask", cpu_mask, "LIST", NULL, ON_MODEL_RUN | ON(BENCH),
          "instruction sets not to use, such as avx512,avx2 (see weir version)"),
     FLAG("tensors", tensors, ON(INSPECT), "list every tensor: name, dtype, shape, bytes, file, offset"),
-    FLAG("json", json, ON_IDS | ON(FIT) | ON(BENCH) | ON(INSPECT) | ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),
+    FLAG("json", json,
+         ON_IDS | ON(FIT) | ON(BENCH) | ON(INSPECT) | ON(GET) | ON(SCAN) | ON(MODELS) | ON(TOKENIZE) | ON(TEMPLATE) |
+             ON(VERSION),
          "print one JSON object instead of text"),
     TEXT("config", config, "FILE", NULL, ON_ALL,
          "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),

@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "cli/commands.h"
+#include "cli/environment.h"
 #include <ini.h>
 #include <stdio.h>
 #include <string.h>
@@ -146,15 +147,6 @@ static bool read_environment(struct settings *settings, char *const *environment
     return true;
 }
 
-static const char *variable(char *const *environment, const char *name)
-{
-    size_t n = strlen(name);
-    for (; *environment; environment++)
-        if (strncmp(*environment, name, n) == 0 && (*environment)[n] == '=' && (*environment)[n + 1])
-            return *environment + n + 1;
-    return NULL;
-}
-
 /* Configuration file. */
 
 struct config_reader {
@@ -251,7 +243,7 @@ static bool read_config(struct settings *settings, struct alloc *alloc, struct f
 /* $XDG_CONFIG_HOME/weir/config.ini if there is one; NULL with err untouched if not. */
 static const char *default_config(struct settings *settings, char *const *environment, struct err *err)
 {
-    const char *root = variable(environment, "XDG_CONFIG_HOME"), *home = variable(environment, "HOME");
+    const char *root = environment_get(environment, "XDG_CONFIG_HOME"), *home = environment_get(environment, "HOME");
     const char *middle = root ? "" : "/.config";
     char path[4096];
     if (!root) root = home;
@@ -261,23 +253,20 @@ static const char *default_config(struct settings *settings, char *const *enviro
     return arena_text(&settings->arena, path, (size_t)n, err);
 }
 
-/* $XDG_STATE_HOME/weir or ~/.local/state/weir; NULL when there is neither home. */
+/* NULL when there is no home. */
 static bool find_state_folder(struct settings *settings, char *const *environment, struct err *err)
 {
-    const char *root = variable(environment, "XDG_STATE_HOME"), *home = variable(environment, "HOME");
-    const char *behind = root ? "/weir" : "/.local/state/weir";
-    char path[4096];
-    if (!root) root = home;
-    int n = root ? snprintf(path, sizeof path, "%s%s", root, behind) : 0;
-    if (n == 0 || n >= (int)sizeof path) return true;
-    settings->state_folder = arena_text(&settings->arena, path, (size_t)n, err);
+    struct location place;
+    struct err no_home = {0};
+    if (!location_state(&place, environment, &no_home)) return true;
+    settings->state_folder = arena_text(&settings->arena, place.path, strlen(place.path), err);
     return settings->state_folder != NULL;
 }
 
 static bool look_around(struct settings *settings, char *const *environment, struct err *err)
 {
-    const char *terminal = variable(environment, "TERM");
-    settings->no_colour = variable(environment, "NO_COLOR") != NULL;
+    const char *terminal = environment_get(environment, "TERM");
+    settings->no_colour = environment_get(environment, "NO_COLOR") != NULL;
     settings->dumb_terminal = !terminal || strcmp(terminal, "dumb") == 0;
     return find_state_folder(settings, environment, err);
 }

@@ -49,6 +49,8 @@ struct settings {
     unsigned bits, expert_bits, io_bits;
     uint64_t group, shard_bytes;
     bool keep_mtp_indexer;
+    const char *revision, *include, *exclude;
+    bool dry_run;
 
     /* From the environment alone. */
     const char *state_folder; /* where weir keeps what it remembers, such as what was typed; NULL: nowhere */
