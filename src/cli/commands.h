@@ -26,6 +26,7 @@
     X(MODELS, models, "list", "", 0, 0, "List the models that were found or fetched") \
     X(CONVERT, convert, NULL, "SOURCE DEST", 2, 2, "Make an int4 container in DEST from the checkpoint in SOURCE") \
     X(BENCH, bench, NULL, "prefill|decode MODEL", 2, 2, "Measure how fast this machine runs a model") \
+    X(DOCTOR, doctor, NULL, "[MODEL]", 0, 1, "Tell whether this machine would run weir, or a model, well") \
     X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
     X(VERSION, version, NULL, "", 0, 0, "Print version, build and this machine's instruction sets")
 /* clang-format on */

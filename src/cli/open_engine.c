@@ -51,7 +51,7 @@ static bool read_percent(double *share, const char *text, struct err *err)
 bool engine_settings_from(struct engine_settings *out, const struct command_context *context, struct err *err)
 {
     const struct settings *s = context->settings;
-    *out = engine_settings_default(context->operands[0]);
+    *out = engine_settings_default(context->n_operands ? context->operands[0] : NULL);
     if (s->threads != SETTING_WORD) out->n_threads = (unsigned)s->threads;
     if (s->ram_budget_bytes != SETTING_WORD) out->ram_budget_bytes = s->ram_budget_bytes;
     if (s->prompt_cache_bytes != SETTING_WORD) out->prompt_cache_bytes = s->prompt_cache_bytes;

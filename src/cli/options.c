@@ -57,7 +57,7 @@
 #define ON_ANSWER (ON(GENERATE) | ON(CHAT))  /* commands that write text */
 #define ON_MODEL_RUN (ON_ANSWER | ON(SCORE)) /* commands that open a model and run it */
 #define ON_IDS (ON(GENERATE) | ON(SCORE))
-#define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT)) /* and those that plan for it */
+#define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT) | ON(DOCTOR)) /* and those that plan for it */
 
 static const struct option options[] = {
     TEXT("revision", revision, "NAME", NULL, ON(GET), "a branch, a tag or a commit instead of main"),
@@ -130,17 +130,17 @@ static const struct option options[] = {
           "memory for the state of earlier prompts, inside the budget"),
     CHOICE("direct-io", direct_io, "auto", ON_MODEL_RUN | ON(BENCH),
            "read around the page cache; auto: what a measurement finds faster", "auto", "on", "off"),
-    COUNT("io-depth", io_depth, "N", 1, 1024, "auto", ON_MODEL_RUN | ON(BENCH), "reads in flight"),
+    COUNT("io-depth", io_depth, "N", 1, 1024, "auto", ON_MODEL_RUN | ON(BENCH) | ON(DOCTOR), "reads in flight"),
     TEXT("policy", policy, "NAME", NULL, ON_MODEL_RUN | ON(BENCH),
          "which expert makes room, such as lru (see docs/experiments)"),
     COUNT("threads", threads, "N", 1, 1024, "auto", ON_MODEL_PLAN | ON(BENCH),
           "threads that compute; auto: the physical cores this process may use"),
-    TEXT("cpu-mask", cpu_mask, "LIST", NULL, ON_MODEL_RUN | ON(BENCH),
+    TEXT("cpu-mask", cpu_mask, "LIST", NULL, ON_MODEL_RUN | ON(BENCH) | ON(DOCTOR),
          "instruction sets not to use, such as avx512,avx2 (see weir version)"),
     FLAG("tensors", tensors, ON(INSPECT), "list every tensor: name, dtype, shape, bytes, file, offset"),
     FLAG("json", json,
-         ON_IDS | ON(FIT) | ON(BENCH) | ON(INSPECT) | ON(GET) | ON(SCAN) | ON(MODELS) | ON(TOKENIZE) | ON(TEMPLATE) |
-             ON(VERSION),
+         ON_IDS | ON(FIT) | ON(BENCH) | ON(DOCTOR) | ON(INSPECT) | ON(GET) | ON(SCAN) | ON(MODELS) | ON(TOKENIZE) |
+             ON(TEMPLATE) | ON(VERSION),
          "print one JSON object instead of text"),
     TEXT("config", config, "FILE", NULL, ON_ALL,
          "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),
