@@ -69,7 +69,7 @@ static bool generate(struct chatting *c, struct err *err)
         .sampling = &c->settings.sampling,
         .answer = &answer,
         .key = c->settings.key + c->n_answers, /* draws of their own for every answer, fixed by the seed all the same */
-        .cancel = interrupt_watch(),
+        .cancel = c->is_terminal ? interrupt_watch_all() : interrupt_watch(),
         .progress = answer_print_progress,
         .progress_context = &c->print,
     };

@@ -27,6 +27,13 @@ const atomic_bool *interrupt_watch(void)
     return &asked;
 }
 
+const atomic_bool *interrupt_watch_all(void)
+{
+    atomic_store(&asked, false);
+    on_interrupt(ask, SA_RESTART);
+    return &asked;
+}
+
 void interrupt_ignore(void)
 {
     on_interrupt(SIG_IGN, 0);

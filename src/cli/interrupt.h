@@ -9,6 +9,9 @@
 /* From now on a Ctrl-C makes the flag true; it is false again after the next watch. */
 const atomic_bool *interrupt_watch(void);
 
+/* The same, and however many come, none ends the program: for one that somebody talks with. */
+const atomic_bool *interrupt_watch_all(void);
+
 /* From now on it does nothing: one that comes too late for an answer must not end a conversation. */
 void interrupt_ignore(void);
 
