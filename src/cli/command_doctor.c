@@ -1,5 +1,6 @@
 /* weir doctor: whether this machine would run weir, or a model, well, and what to change. */
 #include "cli/doctor.h"
+#include "cli/environment.h"
 #include "cli/open_engine.h"
 #include <string.h>
 #include <unistd.h>
@@ -19,19 +20,29 @@ static bool is_writable(const char *folder)
     return access(path, W_OK | X_OK) == 0;
 }
 
-static void judge_folders(const struct settings *settings, struct findings *findings)
+static void judge_folder(struct findings *findings, const char *what, const struct location *place, const char *advice)
 {
-    const char *folder = settings->state_folder;
-    if (!folder)
+    if (is_writable(place->path))
+        findings_add(findings, SEVERITY_OK, "folders", "%s: %s", what, place->path);
+    else
+        finding_advise(
+            findings_add(findings, SEVERITY_WARNING, "folders", "%s: %s cannot be written", what, place->path),
+            "make it writable, or %s", advice);
+}
+
+static void judge_folders(const struct command_context *context, struct findings *findings)
+{
+    struct location place;
+    struct err no_home = {0};
+    if (location_state(&place, context->environment, &no_home))
+        judge_folder(findings, "what weir remembers", &place, "set XDG_STATE_HOME");
+    else
         finding_advise(findings_add(findings, SEVERITY_NOTE, "folders", "no home: nothing is remembered between runs"),
                        "set HOME or XDG_STATE_HOME");
-    else if (is_writable(folder))
-        findings_add(findings, SEVERITY_OK, "folders", "%s can be written", folder);
-    else
-        finding_advise(findings_add(findings, SEVERITY_WARNING, "folders",
-                                    "%s cannot be written: what is typed is not remembered", folder),
-                       "make it writable, or set XDG_STATE_HOME");
-    if (settings->config_path) findings_add(findings, SEVERITY_OK, "settings", "%s is read", settings->config_path);
+    if (location_hub_cache(&place, context->environment, &no_home))
+        judge_folder(findings, "fetched models", &place, "set HF_HUB_CACHE to a folder with room");
+    if (context->settings->config_path)
+        findings_add(findings, SEVERITY_OK, "settings", "%s is read", context->settings->config_path);
 }
 
 /* A CPU mask or another option that is wrong must be told, also when there is no model that it would be for. */
@@ -43,7 +54,7 @@ static bool examine(const struct command_context *context, struct findings *find
     if (!machine_look(&machine, context->alloc, context->fs, "", err)) return false;
     machine.cpu_mask &= settings.cpu_mask;
     machine_judge(&machine, findings);
-    judge_folders(context->settings, findings);
+    judge_folders(context, findings);
     return context->n_operands == 0 || model_examine(context, &machine, findings, err);
 }
 
