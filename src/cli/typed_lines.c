@@ -103,8 +103,9 @@ static bool open_editor(struct typed_lines *lines, struct err *err)
     el_set(lines->edit, EL_PROMPT, prompt_of);
     el_set(lines->edit, EL_EDITOR, "emacs");
     el_set(lines->edit, EL_SETTY, "-d", "-isig", NULL); /* Ctrl-C is a key here, and no signal */
-    el_set(lines->edit, EL_ADDFN, "weir-take-back", "take the line back", take_back);
-    el_set(lines->edit, EL_ADDFN, "weir-paste", "insert what is pasted", paste);
+    /* Wide, because the narrow call copies its texts and never gives the copies back. */
+    el_wset(lines->edit, EL_ADDFN, L"weir-take-back", L"take the line back", take_back);
+    el_wset(lines->edit, EL_ADDFN, L"weir-paste", L"insert what is pasted", paste);
     el_source(lines->edit, NULL); /* the user's own ~/.editrc */
     el_set(lines->edit, EL_BIND, "^C", "weir-take-back", NULL);
     el_set(lines->edit, EL_BIND, "\\e[200~", "weir-paste", NULL);

@@ -86,7 +86,8 @@ static void terminal_close(struct terminal *t, int want)
 {
     int status = 0;
     char rest[4096];
-    while (read(t->fd, rest, sizeof rest) > 0) continue; /* until the child is gone */
+    for (ssize_t n; (n = read(t->fd, rest, sizeof rest)) > 0;) /* until the child is gone */
+        print_message("%.*s", (int)n, rest);
     assert_int_equal(waitpid(t->child, &status, 0), t->child);
     close(t->fd);
     assert_true(WIFEXITED(status));
