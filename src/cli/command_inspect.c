@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "fmt/inventory.h"
 #include "fmt/json_text.h"
+#include "fmt/template_check.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ struct inspection {
     struct config config;
     struct catalogue catalogue;
     struct inventory inventory;
+    struct template_report chat_template;
     struct tally parts[PART_COUNT], all;
     struct buf text;
 };
@@ -177,6 +179,7 @@ static void print_capabilities(const struct inspection *x)
                      : v->mtp_has_indexer         ? "with an indexer of its own"
                                                   : "without an indexer of its own",
                      v->mtp_reason);
+    fprintf(out, "chat template %s\n", x->chat_template.text);
     if (x->catalogue.n_ignored_files > 0)
         fprintf(out, "ignored       %" PRIu32 " safetensors file%s of no known family, such as %s\n",
                 x->catalogue.n_ignored_files, x->catalogue.n_ignored_files == 1 ? "" : "s", x->catalogue.ignored_file);
@@ -229,6 +232,11 @@ static bool add_formats(struct inspection *x, struct err *err)
     return buf_add_text(&x->text, "}", err);
 }
 
+static const char *const template_words[] = {[TEMPLATE_ABSENT] = "absent",
+                                             [TEMPLATE_KNOWN] = "known",
+                                             [TEMPLATE_ALIKE] = "alike",
+                                             [TEMPLATE_DIFFERS] = "differs"};
+
 static bool add_summary(struct inspection *x, struct err *err)
 {
     const struct inventory *v = &x->inventory;
@@ -251,7 +259,9 @@ static bool add_summary(struct inspection *x, struct err *err)
                     v->mtp == CAPABILITY_REFUSED ? "true" : "false", v->mtp_is_degraded ? "true" : "false",
                     v->mtp_has_indexer ? "true" : "false", v->n_ignored, x->catalogue.n_ignored_files))
         return false;
-    return add_text(out, "dsa_reason", v->dsa_reason, err) && add_text(out, "mtp_reason", v->mtp_reason, err);
+    return add_text(out, "dsa_reason", v->dsa_reason, err) && add_text(out, "mtp_reason", v->mtp_reason, err) &&
+           add_text(out, "chat_template", template_words[x->chat_template.kind], err) &&
+           add_text(out, "chat_template_reason", x->chat_template.text, err);
 }
 
 static bool add_tensor(struct inspection *x, uint32_t index, struct err *err)
@@ -298,7 +308,8 @@ static bool open_headers(struct inspection *x, struct err *err)
     const char *dir = context->operands[0];
     return config_read(&x->config, context->alloc, context->fs, dir, err) &&
            catalogue_open(&x->catalogue, context->alloc, context->fs, dir, err) &&
-           inventory_build(&x->inventory, context->alloc, &x->config, &x->catalogue, err);
+           inventory_build(&x->inventory, context->alloc, &x->config, &x->catalogue, err) &&
+           template_check(&x->chat_template, context->alloc, context->fs, dir, err);
 }
 
 /* A capability that is there in part is damage, although the core would run. */
