@@ -42,6 +42,9 @@ struct job_events {
     /* Ids that may come next (layout of sampler_input.allowed) behind those that `token` was told; NULL result: any.
      * May be NULL. */
     const uint64_t *(*allowed)(void *context);
+    /* With this, every token of the prompt gets logits, and so nothing of the prompt is taken from the cache: called
+     * with the logits behind each position, in order. False, with the reason in *err, ends the job. May be NULL. */
+    bool (*prompt_logits)(void *context, uint32_t position, const float *logits, struct err *err);
 };
 
 /* Thinking that can be brought to its end. While a job thinks, the id `end` is what closes it. */

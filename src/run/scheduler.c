@@ -246,6 +246,7 @@ static uint32_t take_known(struct scheduler *s, struct running *r)
 {
     const struct job *job = r->job;
     uint32_t n_max = job->n_prompt - 1;
+    if (job->events.prompt_logits) return 0;
     uint32_t n_cached = prefix_cache_take(s->prefixes, &r->kv, job->prompt, job->n_prompt, n_max);
     if (!s->settings.ssd) return n_cached;
     uint32_t n_saved = ssd_cache_longest(s->settings.ssd, job->prompt, n_max);
@@ -371,11 +372,14 @@ static size_t prompt_rows_max(const struct scheduler *s, size_t n_answer_rows)
 
 static size_t add_prompt_rows(struct scheduler *s, struct running *r, size_t n_rows)
 {
-    size_t n_max = prompt_rows_max(s, n_rows);
+    bool all_logits = r->job->events.prompt_logits != NULL;
+    size_t n_max = prompt_rows_max(s, n_rows), n_logits = engine_settings_of(s->engine)->logit_rows - n_rows;
+    if (all_logits && n_max > n_logits) n_max = n_logits;
+    ASSERT(n_max > 0); /* the place that it holds could be answering, and the engine grants rows for all places */
     r->first_row = (uint32_t)n_rows;
     while (r->n_rows < n_max && r->kv.n_rows + r->n_rows < r->job->n_prompt) {
         uint32_t position = r->kv.n_rows + r->n_rows;
-        add_row(s, r, n_rows++, r->job->prompt[position], position + 1 == r->job->n_prompt);
+        add_row(s, r, n_rows++, r->job->prompt[position], all_logits || position + 1 == r->job->n_prompt);
     }
     s->reader = r;
     return n_rows;
@@ -534,12 +538,28 @@ static bool harvest(struct scheduler *s, struct running *r)
     return false;
 }
 
+static bool show_prompt_logits(struct scheduler *s, struct running *r, struct err *err)
+{
+    const struct job_events *events = &r->job->events;
+    uint32_t first = r->kv.n_rows - r->n_rows;
+    for (uint32_t i = 0; events->prompt_logits && i < r->n_rows; i++) {
+        const float *logits = forward_logits(engine_forward(s->engine), r->first_row + i);
+        if (!events->prompt_logits(events->context, first + i, logits, err)) return false;
+    }
+    return true;
+}
+
 static bool harvest_prompt(struct scheduler *s, struct running *r)
 {
+    struct err err = {0};
     struct job_progress progress = progress_of(s, r);
     s->stats.n_prompt_tokens += r->n_rows;
     if (r->job->events.progress) r->job->events.progress(r->job->events.context, &progress);
     r->n_kept = r->n_rows;
+    if (!show_prompt_logits(s, r, &err)) {
+        finish(s, r, STOP_ERROR, &err);
+        return false;
+    }
     if (r->kv.n_rows < r->job->n_prompt) return true;
     r->answers = true;
     if (r->n_max == 0) {
