@@ -1,0 +1,150 @@
+#ifndef RUN_SERVICE_H
+#define RUN_SERVICE_H
+/* The engine thread, and how other threads use it: requests in through a bounded queue, events out through a queue for
+ * each request.
+ *
+ * The engine thread opens the engine, owns it and its scheduler, and runs passes for as long as there is work. It never
+ * waits for anybody who reads: what happens to a request is put into its ticket, up to a ceiling given with the
+ * request, behind which the request ends as failed; the others do not notice.
+ *
+ * A request is submitted with everything it borrows. It is told by `wake` (engine thread; must not block) that there
+ * is something to read, and by `release`, once, that neither the engine nor the ticket's holder needs it any more. */
+#include "plat/clock.h"
+#include "run/answer.h"
+#include "run/engine.h"
+#include "run/job.h"
+#include "run/scheduler.h"
+
+struct service;
+struct ticket;
+
+enum service_state { SERVICE_LOADING, SERVICE_READY, SERVICE_FAILED, SERVICE_STOPPING };
+
+struct service_settings {
+    struct engine_settings engine; /* n_sequences: how many answers share passes */
+    struct file_system fs;
+    const struct text_model *model;
+    uint32_t n_waiting_max;
+    int64_t decode_stall_ns_max;
+    enum draft_kind draft;
+    uint32_t n_drafts_max, ngram_min, ngram_max;
+    struct clock clock;
+    void *context;
+    void (*changed)(void *context, enum service_state state, const struct err *err); /* engine thread */
+};
+
+/* Why a request was not taken. */
+enum service_refusal {
+    SERVICE_TAKEN,
+    SERVICE_NOT_YET, /* still loading */
+    SERVICE_BROKEN,  /* the engine did not open, see service_error */
+    SERVICE_CLOSING,
+    SERVICE_FULL,     /* as many as may wait do so already */
+    SERVICE_TOO_LONG, /* no room for one token behind the prompt */
+    SERVICE_NO_MEMORY,
+};
+
+struct service_request {
+    const uint32_t *prompt; /* [n_prompt] */
+    uint32_t n_prompt;
+    const struct sampling *sampling; /* complete and checked */
+    uint64_t key;
+    const uint32_t *banned; /* [n_banned] ids that must not come; NULL: those without a token */
+    uint32_t n_banned;
+    struct answer_request answer; /* its emit and context are the service's */
+    bool wants_logprobs;
+    uint32_t n_top_logprobs;
+    bool wants_prompt_logprobs; /* an event for each prompt token; nothing of the prompt is taken from the cache */
+    enum job_priority priority;
+    uint32_t n_thinking_max; /* 0: no limit */
+    size_t events_bytes_max; /* what may wait to be read */
+    bool wakes_at_end_only;  /* and at its start */
+    void *context;
+    void (*wake)(void *context);
+    void (*release)(void *context);
+};
+
+enum service_event_kind {
+    SERVICE_STARTED,      /* it left the queue; n_prompt and n_cached are known */
+    SERVICE_PROMPT_TOKEN, /* log-probabilities of one token of the prompt */
+    SERVICE_TOKEN,        /* an id, in front of whatever text it completes; with wants_logprobs only */
+    SERVICE_PART,         /* text, or a call */
+    SERVICE_DONE,         /* the last event, always */
+};
+
+struct service_result {
+    enum stop_reason reason;
+    struct err err;                        /* with STOP_ERROR */
+    const struct stop_string *stop_string; /* the one that ended it, or NULL */
+    struct job_usage usage;
+    uint32_t n_reasoning;
+    bool context_full; /* STOP_LENGTH because the context ended before max_tokens */
+    int64_t queued_ns, prompt_ns, decode_ns;
+};
+
+struct service_event {
+    enum service_event_kind kind;
+    struct job_progress progress;        /* STARTED */
+    const struct sampled *sampled;       /* TOKEN, PROMPT_TOKEN */
+    struct answer_event part;            /* PART */
+    const struct service_result *result; /* DONE */
+};
+
+/* Starts the thread, which opens the engine. The model must live longer. */
+bool service_new(struct service **service, struct alloc *alloc, const struct service_settings *settings,
+                 struct err *err) MUST_CHECK;
+
+/* No request is taken from now on. */
+void service_close(struct service *service);
+
+/* Waits until all requests are done, or for `ns`; then cancels what is left, and ends the thread with the engine. The
+ * service stays for its tickets. Returns how many requests were cancelled. */
+uint32_t service_stop(struct service *service, int64_t ns);
+
+/* After service_stop, and when all tickets are released. NULL is fine. */
+void service_free(struct service *service);
+
+enum service_state service_state(struct service *service, struct err *err); /* err: when FAILED; may be NULL */
+
+/* Any thread. On refusal *ticket is NULL, release will not be called, and *err has a message for the client. */
+enum service_refusal service_submit(struct service *service, const struct service_request *request,
+                                    struct ticket **ticket, struct err *err) MUST_CHECK;
+
+/* Seconds after which trying again makes sense, from how long answers take. */
+unsigned service_retry_after_s(struct service *service);
+
+/* The next event or NULL: none now. Good until the next call. One thread at a time. */
+const struct service_event *ticket_next(struct ticket *ticket);
+
+/* How far the prompt is, as of now. */
+struct job_progress ticket_progress(struct ticket *ticket);
+bool ticket_has_started(struct ticket *ticket);
+
+/* Any thread that knows the ticket to be held. */
+void ticket_cancel(struct ticket *ticket);
+void ticket_end_thinking(struct ticket *ticket);
+
+/* The holder wants nothing more; what still goes on is cancelled. */
+void ticket_release(struct ticket *ticket);
+
+/* Numbers, as of the end of the last pass. */
+struct service_stats {
+    struct scheduler_stats scheduler;
+    struct prefix_stats prefixes;
+    struct slots_stats slots;
+    struct streamer_stats streamer;
+    bool is_streamed;
+    uint32_t n_open; /* requests taken and not done */
+    uint64_t n_refused_full;
+    uint32_t kv_blocks, kv_blocks_max, context_tokens, n_sequences;
+    uint64_t kv_block_bytes;
+    int64_t decode_ns; /* of all answers that are done, together, and the tokens that came out meanwhile */
+    uint64_t n_decoded;
+    double last_tokens_per_second;
+};
+void service_stats(struct service *service, struct service_stats *stats);
+
+/* The plan by which the model was opened; false: none, or not yet. */
+bool service_plan(struct service *service, struct plan *plan);
+
+#endif
