@@ -1,0 +1,84 @@
+#include "serve/routes.h"
+
+#include "serve/chat_api.h"
+#include "serve/small_api.h"
+#include <stdio.h>
+#include <string.h>
+
+static void serve_chat(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
+{
+    call_serve(server, worker, exchange, &chat_protocol);
+}
+
+#define NOT_OFFERED(path)                            \
+    {path, METHOD_POST, .serve = small_unsupported}, \
+    {                                                \
+        path, METHOD_GET, .serve = small_unsupported \
+    }
+
+static const struct route routes[] = {
+    {"/chat/completions", METHOD_POST, .serve = serve_chat},
+    {"/models", METHOD_GET, .is_quick = true, .serve = small_models},
+    {"/models/*", METHOD_GET, .is_quick = true, .serve = small_model},
+    {"/requests/*/cancel", METHOD_POST, .is_quick = true, .serve = small_cancel},
+    {"/requests/*/end_thinking", METHOD_POST, .is_quick = true, .serve = small_end_thinking},
+    {"/health", METHOD_GET, .is_quick = true, .is_open = true, .serve = small_health},
+    {"/", METHOD_GET, .is_quick = true, .is_open = true, .serve = small_root},
+    NOT_OFFERED("/embeddings"),
+    NOT_OFFERED("/audio/*"),
+    NOT_OFFERED("/images/*"),
+    NOT_OFFERED("/moderations"),
+    NOT_OFFERED("/fine_tuning/*"),
+    NOT_OFFERED("/files"),
+    NOT_OFFERED("/files/*"),
+    NOT_OFFERED("/batches"),
+    NOT_OFFERED("/batches/*"),
+    NOT_OFFERED("/adapters"),
+    NOT_OFFERED("/adapters/*"),
+};
+
+/* A * takes one segment in the middle of a path, and the rest of it at the end. */
+static bool matches(const char *pattern, const char *path, size_t bytes, char target[160])
+{
+    const char *star = strchr(pattern, '*');
+    size_t n = strlen(pattern);
+    if (!star) return n == bytes && memcmp(pattern, path, n) == 0;
+    size_t before = (size_t)(star - pattern), after = n - before - 1;
+    if (bytes < before + after + 1 || memcmp(pattern, path, before) != 0 ||
+        memcmp(star + 1, path + bytes - after, after) != 0)
+        return false;
+    size_t inside = bytes - before - after;
+    if (after > 0 && memchr(path + before, '/', inside)) return false;
+    snprintf(target, 160, "%.*s", (int)(inside < 160 ? inside : 159), path + before);
+    return true;
+}
+
+const struct route *routes_find(const char *path, unsigned method, unsigned *methods, char target[160])
+{
+    size_t bytes;
+    if (strncmp(path, "/v1/", 4) == 0) path += 3;
+    bytes = strlen(path);
+    while (bytes > 1 && path[bytes - 1] == '/') bytes--;
+    *methods = 0;
+    target[0] = 0;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (!matches(routes[i].path, path, bytes, target)) continue;
+        if (routes[i].method == method) return &routes[i];
+        *methods |= routes[i].method;
+    }
+    return NULL;
+}
+
+const char *routes_allow(unsigned methods, char text[64])
+{
+    snprintf(text, 64, "%s%s%sOPTIONS", methods & METHOD_GET ? "GET, HEAD, " : "",
+             methods & METHOD_POST ? "POST, " : "", methods & METHOD_DELETE ? "DELETE, " : "");
+    return text;
+}
+
+unsigned routes_method(const char *method)
+{
+    if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) return METHOD_GET;
+    if (strcmp(method, "POST") == 0) return METHOD_POST;
+    return strcmp(method, "DELETE") == 0 ? METHOD_DELETE : 0;
+}

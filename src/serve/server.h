@@ -1,0 +1,53 @@
+#ifndef SERVE_SERVER_H
+#define SERVE_SERVER_H
+/* The HTTP API: OpenAI and Anthropic clients on one side, a service that runs a model on the other.
+ *
+ * Requests are decoded, rendered and tokenized by a few workers, so that neither sockets nor passes wait for them.
+ * Everything that is refused is refused before the first byte of an answer. */
+#include "base/alloc.h"
+#include "fmt/chat_options.h"
+#include "run/service.h"
+#include "serve/access.h"
+#include "serve/httpd.h"
+
+struct server;
+
+struct server_settings {
+    const char *host;
+    uint16_t port;
+    unsigned n_connections_max;
+    size_t body_bytes_max;
+    int64_t queue_ns_max; /* waiting longer than this fails */
+    unsigned silence_s, stall_s;
+    int64_t keep_alive_ns; /* of silence in a stream */
+
+    const struct access_rules *access;
+    const struct text_model *model;
+    struct service *service;
+    const char *model_name;          /* what /v1/models lists */
+    const char *fingerprint;         /* of everything that alters answers */
+    const struct sampling *sampling; /* complete: what a request does not say */
+    struct chat_options chat;
+    uint32_t context_tokens;
+    bool strict_model, strict_fields;
+    bool drafts;
+    struct clock clock;
+
+    void *context;
+    void (*log)(void *context, const char *line); /* key=value words; any thread */
+};
+
+/* Listens from now on. Settings and what they point to must outlive the server. */
+bool server_start(struct server **server, struct alloc *alloc, const struct server_settings *settings,
+                  struct err *err) MUST_CHECK;
+
+uint16_t server_port(const struct server *server);
+const char *server_address(const struct server *server);
+
+/* Takes no more clients and no more work; what goes on goes on. */
+void server_drain(struct server *server);
+
+/* After service_stop: ends what is left. NULL is fine. */
+void server_stop(struct server *server);
+
+#endif
