@@ -48,6 +48,11 @@ fail:
     json_object_put(root);
 }
 
+const char *version_text(void)
+{
+    return WEIR_VERSION " " WEIR_COMMIT;
+}
+
 int command_version(struct command_context *context)
 {
     struct err err = {0};

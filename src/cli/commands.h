@@ -17,6 +17,7 @@
     X(GENERATE, generate, "gen", "MODEL [PROMPT]", 1, 2, "Answer a prompt") \
     X(CHAT, chat, NULL, "MODEL", 1, 1, "Talk with a model") \
     X(FIT, fit, NULL, "MODEL", 1, 1, "Show what the model needs in memory and how it would run here") \
+    X(SERVE, serve, NULL, "MODEL", 1, 1, "Answer OpenAI and Anthropic clients over HTTP") \
     X(SCORE, score, NULL, "MODEL", 1, 1, "Tell how likely a model finds a text, token by token") \
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \
     X(TEMPLATE, template, NULL, "MODEL|tokenizer.json [PROMPT]", 1, 2, "Show the prompt that a conversation becomes") \
@@ -76,6 +77,9 @@ enum exit_code {
 };
 
 enum exit_code commands_exit_code(enum err_kind kind);
+
+/* Version and commit of this program. */
+const char *version_text(void);
 
 /* Prints `weir: message` to the log and returns the exit code of its kind. */
 int command_fail(const struct command_context *context, const struct err *err);

@@ -54,8 +54,9 @@
 #define ON_ALL OPTIONS_OF_ALL
 
 /* In the order of the help: a command's own options first, those that many share last. */
-#define ON_ANSWER (ON(GENERATE) | ON(CHAT))  /* commands that write text */
-#define ON_MODEL_RUN (ON_ANSWER | ON(SCORE)) /* commands that open a model and run it */
+#define ON_ANSWER (ON(GENERATE) | ON(CHAT))    /* commands that write text */
+#define ON_SAMPLING (ON_ANSWER | ON(SERVE))    /* those that choose tokens */
+#define ON_MODEL_RUN (ON_SAMPLING | ON(SCORE)) /* those that open a model and run it */
 #define ON_IDS (ON(GENERATE) | ON(SCORE))
 #define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT) | ON(DOCTOR)) /* and those that plan for it */
 
@@ -77,13 +78,34 @@ static const struct option options[] = {
     CHOICE("special", special, "all", ON(TOKENIZE) | ON(TEMPLATE),
            "all: markers in text become tokens, special tokens are printed; none (template's default): neither", "none",
            "all"),
+    TEXT("host", host, "ADDRESS", "127.0.0.1", ON(SERVE), "where to listen; beyond this machine only with a key"),
+    COUNT("port", port, "N", 0, 65535, "8080", ON(SERVE), "0: any that is free; the URL is printed"),
+    TEXT("api-key-file", api_key_file, "FILE", NULL, ON(SERVE),
+         "clients must send one of the keys in FILE, one a line"),
+    TEXTS(
+        "cors-origin", cors_origins, "ORIGIN", ON(SERVE),
+        "a web page that may ask, such as https://ui.example; may be given up to 16 times; * is all, and needs a key"),
+    TEXTS("allow-host", allowed_hosts, "NAME", ON(SERVE), "another name of this server; may be given up to 16 times"),
+    TEXT("alias", alias, "NAME", NULL, ON(SERVE), "what the model is called; without it, as its folder"),
+    COUNT("batch", batch, "N", 1, 64, "8", ON(SERVE), "requests that are answered together"),
+    COUNT("max-queue", max_queue, "N", 0, 65536, "64", ON(SERVE), "requests that may wait; more are told to try later"),
+    SECONDS("queue-timeout", queue_timeout_s, 1, 86400, "600", ON(SERVE), "a request that waits longer has failed"),
+    COUNT("max-connections", max_connections, "N", 1, 4096, "256", ON(SERVE), "clients at the same time"),
+    BYTES("max-body", max_body_bytes, 1024, UINT64_C(1) << 30, "16M", ON(SERVE), "of one request"),
+    SECONDS("keep-alive", keep_alive_s, 1, 3600, "10", ON(SERVE), "silence after which a stream shows that it lives"),
+    SECONDS("max-decode-stall", decode_stall_s, 1, 3600, "30", ON(SERVE),
+            "how long answers may stand still for somebody's long prompt"),
+    SECONDS("drain-time", drain_time_s, 0, 86400, "30", ON(SERVE), "after SIGTERM or Ctrl-C, for answers to end"),
+    FLAG("strict-model", strict_model, ON(SERVE), "refuse requests for a model of another name"),
+    FLAG("strict-fields", strict_fields, ON(SERVE), "refuse requests with fields or tools that have no effect"),
+    FLAG("print-config", print_config, ON(SERVE), "show every value and where it came from, and do nothing else"),
     TEXT("prompt", prompt, "TEXT", NULL, ON(GENERATE), "the prompt, if it is no operand"),
     TEXT("prompt-file", prompt_file, "FILE", NULL, ON(GENERATE), "read the prompt from FILE; - is standard input"),
     FLAG("raw", raw, ON(GENERATE), "continue the prompt itself, without the chat template"),
     TEXT("system", system, "TEXT", NULL, ON_ANSWER, "what the model is told about its role, before the first message"),
-    CHOICE("thinking", thinking, "off", ON_ANSWER | ON(TEMPLATE),
-           "let the model reason before it answers; what a request of template says is stronger", "off", "on"),
-    CHOICE("effort", effort, "max", ON_ANSWER, "how much it reasons, with --thinking on", "max", "high"),
+    CHOICE("thinking", thinking, "off", ON_SAMPLING | ON(TEMPLATE),
+           "let the model reason before it answers; what a request of serve or template says is stronger", "off", "on"),
+    CHOICE("effort", effort, "max", ON_SAMPLING, "how much it reasons, with --thinking on", "max", "high"),
     TEXT("ids", ids, "LIST", NULL, ON_IDS, "token ids, such as \"1 2 3\" or 1,2,3"),
     TEXT("ids-file", ids_file, "FILE", NULL, ON_IDS, "read the token ids from FILE"),
     TEXT("text-file", text_file, "FILE", NULL, ON(SCORE), "score the text of FILE, markers in it recognised"),
@@ -92,19 +114,19 @@ static const struct option options[] = {
          "write the logits behind each token to FILE: rows of little-endian float32"),
     TEXT("dump-trace", dump_trace, "FILE", NULL, ON(SCORE),
          "write hidden-state hash, experts and selected positions of each layer to FILE, as JSON lines"),
-    COUNT("max-tokens", max_tokens, "N", 1, 1 << 20, "128", ON_ANSWER, "tokens of an answer at most"),
-    NUMBER("temperature", temperature, 0, 2, "model", ON_ANSWER,
+    COUNT("max-tokens", max_tokens, "N", 1, 1 << 20, "128", ON_SAMPLING, "tokens of an answer at most"),
+    NUMBER("temperature", temperature, 0, 2, "model", ON_SAMPLING,
            "0 takes the likeliest token, more is more varied; model: what generation_config.json says"),
-    NUMBER("top-p", top_p, 0, 1, "model", ON_ANSWER, "draw from the likeliest tokens that make up this share"),
-    COUNT("top-k", top_k, "N", 0, 1 << 20, "model", ON_ANSWER, "draw from the N likeliest tokens; 0: all"),
-    NUMBER("min-p", min_p, 0, 1, "model", ON_ANSWER, "leave out tokens less likely than this share of the likeliest"),
-    NUMBER("repetition-penalty", repetition_penalty, 0, 2, "model", ON_ANSWER,
+    NUMBER("top-p", top_p, 0, 1, "model", ON_SAMPLING, "draw from the likeliest tokens that make up this share"),
+    COUNT("top-k", top_k, "N", 0, 1 << 20, "model", ON_SAMPLING, "draw from the N likeliest tokens; 0: all"),
+    NUMBER("min-p", min_p, 0, 1, "model", ON_SAMPLING, "leave out tokens less likely than this share of the likeliest"),
+    NUMBER("repetition-penalty", repetition_penalty, 0, 2, "model", ON_SAMPLING,
            "above 1 makes the last 20 tokens less likely to come again"),
-    NUMBER("presence-penalty", presence_penalty, -2, 2, "0", ON_ANSWER,
+    NUMBER("presence-penalty", presence_penalty, -2, 2, "0", ON_SAMPLING,
            "lowers the logit of each token that the answer has"),
-    NUMBER("frequency-penalty", frequency_penalty, -2, 2, "0", ON_ANSWER,
+    NUMBER("frequency-penalty", frequency_penalty, -2, 2, "0", ON_SAMPLING,
            "the same, once for each time that the answer has it"),
-    COUNT("seed", seed, "N", 0, INT64_MAX, "random", ON_ANSWER, "the same seed gives the same text"),
+    COUNT("seed", seed, "N", 0, INT64_MAX, "random", ON_SAMPLING, "the same seed gives the same text"),
     TEXTS("stop", stop, "TEXT", ON_ANSWER, "end the answer before this text; may be given up to 16 times"),
     FLAG("ignore-eos", ignore_eos, ON(GENERATE), "go on past the end of the answer, up to --max-tokens"),
     NUMBER("latent-norm-eps", latent_norm_eps, 0, 1, "model", ON_MODEL_RUN,

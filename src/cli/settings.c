@@ -267,6 +267,7 @@ static bool look_around(struct settings *settings, char *const *environment, str
 {
     const char *terminal = environment_get(environment, "TERM");
     settings->no_colour = environment_get(environment, "NO_COLOR") != NULL;
+    settings->notify_socket = environment_get(environment, "NOTIFY_SOCKET");
     settings->dumb_terminal = !terminal || strcmp(terminal, "dumb") == 0;
     return find_state_folder(settings, environment, err);
 }

@@ -51,11 +51,17 @@ struct settings {
     bool keep_mtp_indexer;
     const char *revision, *include, *exclude;
     bool dry_run;
+    const char *host, *api_key_file, *alias;
+    struct option_texts cors_origins, allowed_hosts;
+    uint64_t port, max_connections, max_queue, queue_timeout_s, max_body_bytes, batch, drain_time_s, keep_alive_s;
+    uint64_t decode_stall_s;
+    bool strict_model, strict_fields, print_config;
 
     /* From the environment alone. */
-    const char *state_folder; /* where weir keeps what it remembers, such as what was typed; NULL: nowhere */
-    bool no_colour;           /* NO_COLOR is set and not empty */
-    bool dumb_terminal;       /* TERM is `dumb` or missing: no colours, no line editing */
+    const char *notify_socket; /* NOTIFY_SOCKET: where a service manager listens; NULL: nowhere */
+    const char *state_folder;  /* where weir keeps what it remembers, such as what was typed; NULL: nowhere */
+    bool no_colour;            /* NO_COLOR is set and not empty */
+    bool dumb_terminal;        /* TERM is `dumb` or missing: no colours, no line editing */
 
     uint8_t origin[OPTIONS_MAX]; /* enum origin, by row of the option table */
     const char *config_path;     /* the file that was read, or NULL */
