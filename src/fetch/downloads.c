@@ -2,7 +2,7 @@
 
 #include "base/assert.h"
 #include "base/units.h"
-#include "fetch/pace.h"
+#include "base/pace.h"
 #include "fetch/refusal.h"
 #include <inttypes.h>
 #include <stdio.h>

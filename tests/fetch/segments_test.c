@@ -1,5 +1,5 @@
 /* Segments: bytes are counted once, a text says exactly what is here, and the pace is that of the last seconds. */
-#include "fetch/pace.h"
+#include "base/pace.h"
 #include "fetch/segments.h"
 #include "support/check.h"
 

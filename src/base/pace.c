@@ -1,4 +1,4 @@
-#include "fetch/pace.h"
+#include "base/pace.h"
 
 #define SAMPLE_NS INT64_C(250000000)
 

@@ -1,5 +1,5 @@
-#ifndef FETCH_PACE_H
-#define FETCH_PACE_H
+#ifndef BASE_PACE_H
+#define BASE_PACE_H
 /* How fast something goes, over the last seconds rather than since its beginning. Values only; a zeroed one is ready.
  */
 #include <stdint.h>
