@@ -22,6 +22,7 @@
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \
     X(TEMPLATE, template, NULL, "MODEL|tokenizer.json [PROMPT]", 1, 2, "Show the prompt that a conversation becomes") \
     X(INSPECT, inspect, "show", "MODEL", 1, 1, "Check a model's headers and tell what it holds") \
+    X(VERIFY, verify, NULL, "MODEL", 1, 1, "Read all of a model and check it: checksums, scales, values") \
     X(GET, get, "pull", "REPO", 1, 1, "Fetch a model from a hub, or go on fetching it") \
     X(SCAN, scan, NULL, "[DIR...]", 0, 1000, "Find models in the hub cache, in DIR and in folders of earlier scans") \
     X(MODELS, models, "list", "", 0, 0, "List the models that were found or fetched") \

@@ -161,8 +161,8 @@ static const struct option options[] = {
          "instruction sets not to use, such as avx512,avx2 (see weir version)"),
     FLAG("tensors", tensors, ON(INSPECT), "list every tensor: name, dtype, shape, bytes, file, offset"),
     FLAG("json", json,
-         ON_IDS | ON(FIT) | ON(BENCH) | ON(DOCTOR) | ON(INSPECT) | ON(GET) | ON(SCAN) | ON(MODELS) | ON(TOKENIZE) |
-             ON(TEMPLATE) | ON(VERSION),
+         ON_IDS | ON(FIT) | ON(BENCH) | ON(DOCTOR) | ON(INSPECT) | ON(VERIFY) | ON(GET) | ON(SCAN) | ON(MODELS) |
+             ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),
          "print one JSON object instead of text"),
     TEXT("config", config, "FILE", NULL, ON_ALL,
          "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),

@@ -368,6 +368,69 @@ static void an_interrupted_get(void **state)
     program_expect(&weir, 0, "/snapshots/", "");
 }
 
+static void verified_and_repaired(void **state)
+{
+    (void)state;
+    char blob[400], text[500];
+    snprintf(blob, sizeof blob, "%s/.cache/huggingface/hub/models--org--name/blobs/%s", folder.path,
+             server.files[1].sha256);
+    PROGRAM_RUN(&weir, "get", "org/name");
+    PROGRAM_RUN(&weir, "verify", "org/name");
+    program_expect(&weir, 0, "2 files, 1.3 MiB (1.3 MiB read now): 2 checksums are right, 0 files are damaged\n", "");
+    PROGRAM_RUN(&weir, "verify", "org/name", "--json");
+    program_expect(&weir, 0, "{\"ok\": true, \"path\": ", "");
+    program_expect(&weir, 0, "\"checksum\": \"right\", \"n_problems\": 0, \"problems\": []}], \"commands\": []}\n", "");
+
+    size_t bytes;
+    unsigned char *data = take_file(blob, &bytes);
+    data[bytes - 1] = 0x7F; /* the last value is no longer finite, and the checksum is another */
+    data[bytes - 2] = 0x80;
+    put_file(blob, data, bytes);
+    free(data);
+    PROGRAM_RUN(&weir, "verify", "org/name");
+    program_expect(&weir, 4, "model.safetensors: its checksum is ", "damaged or not complete (1 files)");
+    program_expect(&weir, 4, "values are not finite, the first is number", "");
+    snprintf(text, sizeof text, "To replace only what is damaged:\n  rm '%s'\n  weir get org/name --revision %s\n",
+             blob, hub_server_commit);
+    program_expect(&weir, 4, text, "");
+    PROGRAM_RUN(&weir, "verify", "org/name", "--json");
+    program_expect(&weir, 4, "{\"ok\": false, ", "");
+    snprintf(text, sizeof text, "\"commands\": [\"rm '%s'\", \"weir get org/name --revision %s\"]}\n", blob,
+             hub_server_commit);
+    program_expect(&weir, 4, text, "");
+    assert_int_equal(unlink(blob), 0); /* as it says */
+    PROGRAM_RUN(&weir, "get", "org/name", "--revision", hub_server_commit);
+    program_expect(&weir, 0, "/snapshots/", "1.3 MiB to fetch");
+    PROGRAM_RUN(&weir, "verify", "org/name");
+    program_expect(&weir, 0, "2 checksums are right, 0 files", "");
+
+    PROGRAM_RUN(&weir, "verify", "./nowhere");
+    program_expect(&weir, 4, "", "./nowhere: cannot open the folder");
+    PROGRAM_RUN(&weir, "verify", "nowhere");
+    program_expect(&weir, 2, "", "'nowhere' is neither a folder nor part of a known model's name");
+    PROGRAM_RUN(&weir, "verify");
+    program_expect(&weir, 2, "", "verify needs MODEL");
+    PROGRAM_RUN(&weir, "verify", folder.path);
+    program_expect(&weir, 4, "the model: ", "damaged or not complete (0 files, and the model as a whole)");
+}
+
+static void a_verify_that_is_killed(void **state)
+{
+    (void)state;
+    unsigned n_killed = 0;
+    uint64_t seed = 5;
+    const char *const words[] = {"verify", "models/demo", NULL};
+    print_message("seed %" PRIu64 "\n", seed);
+    for (int i = 0; i < 20; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        n_killed += program_run_killed(&weir, words, (unsigned)((seed >> 33) % 30000));
+    }
+    PROGRAM_RUN(&weir, "verify", "models/demo");
+    program_expect(&weir, 0, " 0 files are damaged\n", "");
+    print_message("%u of 20 were killed\n", n_killed);
+    assert_true(n_killed > 0);
+}
+
 /* On a terminal there is a bar, and none of it is left when the command ends. */
 static void a_terminal(void **state)
 {
@@ -413,6 +476,8 @@ int main(void)
         TEST(the_newest_snapshot_is_meant),
         TEST(a_scan_that_is_killed),
         TEST(a_get_that_is_killed),
+        TEST(verified_and_repaired),
+        TEST(a_verify_that_is_killed),
         TEST(an_interrupted_get),
         TEST(a_terminal),
     };
