@@ -1,0 +1,173 @@
+/* weir selftest: a small random model is made, converted, run in different ways, killed and restored. All ways must
+ * give the same bits. Needs no model, no network and a minute at most. */
+#include "cli/environment.h"
+#include "cli/interrupt.h"
+#include "cli/selftest.h"
+#include "convert/convert.h"
+#include "plat/cpu.h"
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FOLDER_BYTES_MAX = 2048, PATH_BYTES_MAX = FOLDER_BYTES_MAX + 32, OPEN_FOLDERS = 8 };
+
+struct selftest {
+    const struct command_context *context;
+    char folder[FOLDER_BYTES_MAX];
+    char checkpoint[PATH_BYTES_MAX], container[PATH_BYTES_MAX], state[PATH_BYTES_MAX];
+    struct transcript want; /* by one thread, with all experts in memory */
+};
+
+static bool make_folder(struct selftest *t, struct err *err)
+{
+    const char *root = environment_get(t->context->environment, "TMPDIR");
+    int n = snprintf(t->folder, sizeof t->folder, "%s/weir-selftest-XXXXXX", root ? root : "/tmp");
+    if (n >= (int)sizeof t->folder) {
+        t->folder[0] = 0;
+        return err_set(err, ERR_USER, "TMPDIR is longer than %d bytes", FOLDER_BYTES_MAX - 32);
+    }
+    if (!mkdtemp(t->folder)) {
+        err_set(err, ERR_IO, "%s: no folder can be made: %s; TMPDIR names another place", t->folder, strerror(errno));
+        t->folder[0] = 0;
+        return false;
+    }
+    snprintf(t->checkpoint, sizeof t->checkpoint, "%s/checkpoint", t->folder);
+    snprintf(t->container, sizeof t->container, "%s/container", t->folder);
+    snprintf(t->state, sizeof t->state, "%s/state", t->folder);
+    if (mkdir(t->checkpoint, 0700) != 0) return err_set(err, ERR_IO, "%s: %s", t->checkpoint, strerror(errno));
+    return true;
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+static void remove_folder(const struct selftest *t)
+{
+    if (!t->folder[0]) return;
+    if (nftw(t->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS) != 0)
+        fprintf(t->context->log, "weir: %s could not be removed: %s\n", t->folder, strerror(errno));
+}
+
+static bool make_model(struct selftest *t, struct err *err)
+{
+    struct convert_result result;
+    const struct convert_job job = {
+        .source = t->checkpoint,
+        .destination = t->container,
+        .options = convert_options_default(),
+        .alloc = t->context->alloc,
+        .fs = t->context->fs,
+        .ws = write_system_real(),
+        .clock = clock_real(),
+    };
+    if (!selftest_model_write(t->context->alloc, t->checkpoint, err)) return false;
+    if (!convert_folder(&job, &result, err)) return err_context(err, "converting");
+    fprintf(t->context->out, "ok  a model was made and converted (largest relative error %.3f)\n", result.worst_loss);
+    return true;
+}
+
+static struct selftest_way usual_way(const struct selftest *t)
+{
+    return (struct selftest_way){
+        .folder = t->container, .n_threads = 2, .cpu_mask = UINT32_MAX, .experts_resident = 0.1};
+}
+
+static bool compare(const struct selftest *t, const struct transcript *got, uint32_t first, const char *how,
+                    struct err *err)
+{
+    for (uint32_t i = 0; i < SELFTEST_ANSWER; i++) {
+        if (got->ids[i] != t->want.ids[i])
+            return err_set(err, ERR_FAILED, "%s: token %" PRIu32 " of the answer is %" PRIu32 ", not %" PRIu32, how, i,
+                           got->ids[i], t->want.ids[i]);
+        if (i >= first && got->digests[i] != t->want.digests[i])
+            return err_set(err, ERR_FAILED, "%s: other bits in the logits of token %" PRIu32, how, i);
+    }
+    fprintf(t->context->out, "ok  %s: the same tokens, bit for bit the same logits\n", how);
+    return true;
+}
+
+/* The reference answer must say something, or to find it again would prove nothing. */
+static bool make_reference(struct selftest *t, struct err *err)
+{
+    struct selftest_way way = usual_way(t);
+    uint32_t n_different = 0;
+    way.n_threads = 1;
+    way.experts_resident = 1;
+    if (!selftest_answer(&t->want, t->context->alloc, &way, err)) return err_context(err, "one thread");
+    for (uint32_t i = 1; i < SELFTEST_ANSWER; i++) n_different += t->want.digests[i] != t->want.digests[i - 1];
+    if (n_different != SELFTEST_ANSWER - 1) return err_set(err, ERR_FAILED, "the model answers the same all the time");
+    fprintf(t->context->out, "ok  one thread, all experts in memory: %d tokens answered\n", SELFTEST_ANSWER);
+    return true;
+}
+
+static bool run_way(const struct selftest *t, const struct selftest_way *way, const char *how, struct err *err)
+{
+    struct transcript got;
+    if (!selftest_answer(&got, t->context->alloc, way, err)) return err_context(err, "%s", how);
+    return compare(t, &got, 0, how, err);
+}
+
+static bool run_in_other_ways(const struct selftest *t, struct err *err)
+{
+    struct selftest_way way = usual_way(t);
+    uint64_t digest;
+    if (!run_way(t, &way, "two threads, a tenth of the experts in memory", err)) return false;
+    if (!selftest_reread(&digest, t->context->alloc, &way, &t->want, err)) return err_context(err, "reading it again");
+    if (digest != t->want.digests[SELFTEST_ANSWER - 1])
+        return err_set(err, ERR_FAILED, "prompt and answer read as one text give other logits");
+    fputs("ok  prompt and answer read as one text: bit for bit the same logits\n", t->context->out);
+    for (uint32_t mask = cpu_mask(); mask;) {
+        char how[64];
+        uint32_t last = UINT32_C(1) << (31 - __builtin_clz(mask));
+        mask &= ~last; /* the newest instruction set left goes */
+        snprintf(how, sizeof how, "kernels without %s", cpu_feature_name(31 - (unsigned)__builtin_clz(last)));
+        way.cpu_mask = mask;
+        if (!run_way(t, &way, how, err)) return false;
+    }
+    return true;
+}
+
+static bool kill_and_restore(const struct selftest *t, struct err *err)
+{
+    struct selftest_way way = usual_way(t);
+    struct transcript got;
+    uint32_t n_restored;
+    char how[96];
+    if (!selftest_answer_killed(&got, &n_restored, t->context->alloc, &way, t->state, err))
+        return err_context(err, "killed and restored");
+    snprintf(how, sizeof how, "killed while it answered, %" PRIu32 " tokens restored", n_restored);
+    return compare(t, &got, n_restored + 1 - SELFTEST_PROMPT, how, err);
+}
+
+static bool run_all(struct selftest *t, const atomic_bool *stop, struct err *err)
+{
+    bool (*const steps[])(const struct selftest *t, struct err *err) = {run_in_other_ways, kill_and_restore};
+    if (!make_folder(t, err) || !make_model(t, err) || !make_reference(t, err)) return false;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        if (*stop) return err_set(err, ERR_CANCELLED, "stopped");
+        if (!steps[i](t, err)) return false;
+    }
+    return true;
+}
+
+int command_selftest(struct command_context *context)
+{
+    struct err err = {0};
+    struct selftest *t = alloc_get(context->alloc, sizeof *t, &err);
+    if (!t) return command_fail(context, &err);
+    t->context = context;
+    bool ok = run_all(t, interrupt_watch(), &err);
+    interrupt_unwatch();
+    remove_folder(t);
+    alloc_put(context->alloc, t);
+    if (!ok) return command_fail(context, &err);
+    fputs("This build computes as it should on this machine.\n", context->out);
+    return EXIT_CODE_DONE;
+}
