@@ -1,9 +1,18 @@
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/manual.h"
 
 int command_help(struct command_context *context)
 {
     struct err err = {0};
+    if (context->settings->man) {
+        if (context->n_operands == 0) {
+            manual_print(context->out);
+            return EXIT_CODE_DONE;
+        }
+        err_set(&err, ERR_USER, "--man is one page for all commands: leave '%s' out", context->operands[0]);
+        return command_fail(context, &err);
+    }
     if (context->n_operands == 0) {
         help_print_overview(context->out);
         return EXIT_CODE_DONE;

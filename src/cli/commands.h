@@ -30,6 +30,7 @@
     X(BENCH, bench, NULL, "prefill|decode MODEL", 2, 2, "Measure how fast this machine runs a model") \
     X(DOCTOR, doctor, NULL, "[MODEL]", 0, 1, "Tell whether this machine would run weir, or a model, well") \
     X(SELFTEST, selftest, NULL, "", 0, 0, "Make a small model, run, kill and restore it, and compare every bit") \
+    X(COMPLETION, completion, NULL, "bash|zsh|fish", 1, 1, "Print a script that lets a shell complete command lines") \
     X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
     X(VERSION, version, NULL, "", 0, 0, "Print version, build and this machine's instruction sets")
 /* clang-format on */

@@ -47,28 +47,40 @@ static void describe_range(const struct option *option, char *text, size_t size)
         snprintf(text, size, "%g to %g", option->number_min, option->number_max);
 }
 
+const char *help_value_of(const struct option *option, char value[HELP_VALUE_MAX])
+{
+    value[0] = 0;
+    if (option->choices[0])
+        join_choices(option, value, HELP_VALUE_MAX);
+    else if (option->value_name)
+        snprintf(value, HELP_VALUE_MAX, "%s", option->value_name);
+    return value;
+}
+
+const char *help_text_of(const struct option *option, char text[HELP_TEXT_MAX])
+{
+    char range[96];
+    describe_range(option, range, sizeof range);
+    bool tells_default = option->initial && option->type != OPTION_FLAG;
+    snprintf(text, HELP_TEXT_MAX, "%s%s%s%s%s%s%s", option->help, *range || tells_default ? " (" : "", range,
+             *range && tells_default ? "; " : "", tells_default ? "default " : "", tells_default ? option->initial : "",
+             *range || tells_default ? ")" : "");
+    return text;
+}
+
 static void print_options(FILE *out, enum command_id command)
 {
     for (size_t i = 0; i < options_count(); i++) {
         const struct option *option = options_at(i);
-        char value[128] = "", range[96], text[1024];
+        char value[HELP_VALUE_MAX], text[HELP_TEXT_MAX];
         if (!(option->commands >> command & 1)) continue;
-        if (option->value_name) snprintf(value, sizeof value, " %s", option->value_name);
-        if (option->choices[0]) {
-            value[0] = ' ';
-            join_choices(option, value + 1, sizeof value - 1);
-        }
-        describe_range(option, range, sizeof range);
-        bool tells_default = option->initial && option->type != OPTION_FLAG;
-        snprintf(text, sizeof text, "%s%s%s%s%s%s%s", option->help, *range || tells_default ? " (" : "", range,
-                 *range && tells_default ? "; " : "", tells_default ? "default " : "",
-                 tells_default ? option->initial : "", *range || tells_default ? ")" : "");
-        int used = fprintf(out, "  --%s%s", option->name, value);
+        help_value_of(option, value);
+        int used = fprintf(out, "  --%s%s%s", option->name, *value ? " " : "", value);
         if (used >= HELP_COLUMN)
             fprintf(out, "\n%*s", HELP_COLUMN, "");
         else
             fprintf(out, "%*s", HELP_COLUMN - used, "");
-        print_wrapped(out, text);
+        print_wrapped(out, help_text_of(option, text));
     }
     fprintf(out, "  %-*s%s\n", HELP_COLUMN - 2, "--help", "print this text");
 }

@@ -160,6 +160,7 @@ static const struct option options[] = {
     TEXT("cpu-mask", cpu_mask, "LIST", NULL, ON_MODEL_RUN | ON(BENCH) | ON(DOCTOR),
          "instruction sets not to use, such as avx512,avx2 (see weir version)"),
     FLAG("tensors", tensors, ON(INSPECT), "list every tensor: name, dtype, shape, bytes, file, offset"),
+    FLAG("man", man, ON(HELP), "print the manual page: weir help --man | man -l -"),
     FLAG("json", json,
          ON_IDS | ON(FIT) | ON(BENCH) | ON(DOCTOR) | ON(INSPECT) | ON(VERIFY) | ON(GET) | ON(SCAN) | ON(MODELS) |
              ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),

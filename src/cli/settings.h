@@ -56,6 +56,7 @@ struct settings {
     uint64_t port, max_connections, max_queue, queue_timeout_s, max_body_bytes, batch, drain_time_s, keep_alive_s;
     uint64_t decode_stall_s;
     bool strict_model, strict_fields, print_config;
+    bool man;
 
     /* From the environment alone. */
     const char *notify_socket; /* NOTIFY_SOCKET: where a service manager listens; NULL: nowhere */
