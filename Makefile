@@ -1,5 +1,5 @@
 # Short names for what people do every day. CMake and its presets do the work.
-.PHONY: release help demo check bench install format fuzz clean
+.PHONY: release help demo check bench install deb format fuzz clean
 .DEFAULT_GOAL := release
 
 release: ## build build/weir (the default)
@@ -18,8 +18,14 @@ check: ## install what is missing, build, and run every check and test (CI runs 
 bench: ## build, and time every kernel against its reference
 	@scripts/bench.sh
 
-install: release ## install under PREFIX (default /usr/local)
-	cmake --install build --prefix "$(or $(PREFIX),/usr/local)"
+# The unit file names the program's place, so the prefix must be known when it is made.
+install: ## install under PREFIX (default /usr/local), below DESTDIR if it is set
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX="$(or $(PREFIX),/usr/local)" >/dev/null
+	@cmake --build build
+	cmake --install build
+
+deb: ## build Debian packages in build-deb
+	@scripts/make_deb.sh
 
 format: ## give every C file the house format
 	@scripts/check_format.sh --fix

@@ -17,5 +17,11 @@ for module in $modules; do
         echo "packages: $module comes from $package, which scripts/install_deps.sh does not list"
         failed=1
     }
+    # The Debian package builds the program, and not the tests.
+    if ! [ -f debian/control ] || ! grep -q "pkg_check_modules.* ${module}[ )>]" CMakeLists.txt; then continue; fi
+    grep -q -e "$package\(,\|\$\)" debian/control || {
+        echo "packages: $module comes from $package, which debian/control does not build-depend on"
+        failed=1
+    }
 done
 exit $failed
