@@ -20,6 +20,7 @@ INLINE void few_grouped(enum layout layout, struct lanes totals[4], const unsign
     for (size_t g = 0, begin = 0; begin < m->n_in; g++, begin += m->group) {
         struct lanes sums[4] = {lanes_zero(), lanes_zero(), lanes_zero(), lanes_zero()};
         size_t end = begin + m->group < m->n_in ? begin + m->group : m->n_in;
+        prefetch_columns(layout, w, 4 / n_x, begin, end, prefetch_distance(m->row_bytes, 4 / n_x));
         lanes_dot4(layout, sums, w, x, n_x, begin, end);
         totals[0] = lanes_fma1(sums[0], _mm256_broadcast_ss(scales[0] + g), totals[0]);
         totals[1] = lanes_fma1(sums[1], _mm256_broadcast_ss(scales[1 / n_x] + g), totals[1]);
@@ -32,6 +33,7 @@ INLINE void few_grouped(enum layout layout, struct lanes totals[4], const unsign
 INLINE void few_rows(enum layout layout, const struct operands *m, size_t row, size_t n_x)
 {
     const float *x[2] = {m->x + row * m->x_stride, m->x + (row + n_x - 1) * m->x_stride};
+    size_t stream = stream_columns(layout);
     for (size_t o = 0; o < m->n_out; o += 4 / n_x) {
         const unsigned char *w[4];
         const float *scales[4] = {NULL};
@@ -41,10 +43,12 @@ INLINE void few_rows(enum layout layout, const struct operands *m, size_t row, s
             w[k] = m->w + clamp_output(m, o + k) * m->row_bytes;
             if (m->group) scales[k] = m->scales + clamp_output(m, o + k) * m->row_scales;
         }
-        if (m->group)
-            few_grouped(layout, sums, w, scales, x, n_x, m);
-        else
-            lanes_dot4(layout, sums, w, x, n_x, 0, m->n_in);
+        if (m->group) few_grouped(layout, sums, w, scales, x, n_x, m);
+        for (size_t begin = 0; !m->group && begin < m->n_in; begin += stream) {
+            size_t end = m->n_in - begin < stream ? m->n_in : begin + stream;
+            prefetch_columns(layout, w, 4 / n_x, begin, end, prefetch_distance(m->row_bytes, 4 / n_x));
+            lanes_dot4(layout, sums, w, x, n_x, begin, end);
+        }
         _mm_storeu_ps(values, lanes_fold4(sums));
         for (size_t k = 0; k < 4; k++)
             if (o + k / n_x < m->n_out)

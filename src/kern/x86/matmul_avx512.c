@@ -17,6 +17,7 @@ INLINE void few_grouped(enum layout layout, __m512 totals[8], const unsigned cha
     for (size_t g = 0, begin = 0; begin < m->n_in; g++, begin += m->group) {
         __m512 sums[8] = EIGHT_ZEROS;
         size_t end = begin + m->group < m->n_in ? begin + m->group : m->n_in;
+        prefetch_columns(layout, w, 8 / n_x, begin, end, prefetch_distance(m->row_bytes, 8 / n_x));
         dot_eight(layout, sums, w, x, n_x, begin, end);
 #define FOLD_IN(k) totals[k] = _mm512_fmadd_ps(sums[k], _mm512_set1_ps(scales[(k) / n_x][g]), totals[k]);
         FOLD_IN(0)
@@ -35,6 +36,7 @@ INLINE void few_grouped(enum layout layout, __m512 totals[8], const unsigned cha
 INLINE void few_rows(enum layout layout, const struct operands *m, size_t row, size_t n_x)
 {
     const float *x[2] = {m->x + row * m->x_stride, m->x + (row + n_x - 1) * m->x_stride};
+    size_t stream = stream_columns(layout);
     for (size_t o = 0; o < m->n_out; o += 8 / n_x) {
         const unsigned char *w[8];
         const float *scales[8] = {NULL};
@@ -44,10 +46,12 @@ INLINE void few_rows(enum layout layout, const struct operands *m, size_t row, s
             w[k] = m->w + clamp_output(m, o + k) * m->row_bytes;
             if (m->group) scales[k] = m->scales + clamp_output(m, o + k) * m->row_scales;
         }
-        if (m->group)
-            few_grouped(layout, sums, w, scales, x, n_x, m);
-        else
-            dot_eight(layout, sums, w, x, n_x, 0, m->n_in);
+        if (m->group) few_grouped(layout, sums, w, scales, x, n_x, m);
+        for (size_t begin = 0; !m->group && begin < m->n_in; begin += stream) {
+            size_t end = m->n_in - begin < stream ? m->n_in : begin + stream;
+            prefetch_columns(layout, w, 8 / n_x, begin, end, prefetch_distance(m->row_bytes, 8 / n_x));
+            dot_eight(layout, sums, w, x, n_x, begin, end);
+        }
         for (size_t k = 0; k < 8; k++) sums[k] = to_plain_order(layout, sums[k]);
         _mm256_storeu_ps(values, fold_eight(sums));
         for (size_t k = 0; k < 8; k++)
