@@ -38,6 +38,42 @@ enum {
 typedef void matmul_fn(float *y, size_t y_stride, const void *w, const float *scales, const float *x, size_t x_stride,
                        size_t n_rows, size_t n_out, size_t n_in, size_t group);
 
+/* Fixed-point limbs: a second family, for int4 and int8 weights, in which nearly every step is exact integer
+ * arithmetic.
+ *
+ * Inputs are split once per row and then serve every row of weights. Columns come in blocks of KERN_SPLIT_COLUMNS, and
+ * a block is dealt to the KERN_LANES lanes, 16 columns each, such that with int4 weights a lane lies in one stretch of
+ * 64 columns (limb_int.h says which). In each block a lane has a scale and integers v that stand for x = v * scale:
+ *
+ * limb3: scale is the smallest power of two, but not below 2^-126, that keeps |v| <= 127 * 65793; v is x / scale
+ * rounded to nearest even, kept as three signed bytes, v = a * 65536 + b * 256 + c. The error is at most half of the
+ * scale, and that 1.01 * 2^-23 of the lane's largest |x|. Sums are as exact as f32 sums are.
+ *
+ * limb1: scale is the largest |x| / 127, v is x * (127 / largest) rounded to nearest even, one signed byte. Lanes whose
+ * largest |x| is below 2^-100 are zeros. Inexact, for those who ask for it.
+ *
+ * A lane with an infinity or a NaN has v = 0 and the scale NaN, which reaches every output of its row.
+ *
+ * The product: lane[j] = fma(t, factor, lane[j]), blocks ascending, from 0. t is the exact sum of v * weight over the
+ * lane, which fits 32 bits, rounded once to f32; factor is the lane's scale, with grouped weights times theirs, rounded
+ * once. Then the lanes are folded as above, and other formats multiply by the scale of the row. */
+enum { KERN_SPLIT_COLUMNS = 256 };
+
+/* Splits n_rows rows of n_in floats, x_stride floats apart, into rows split_stride bytes apart. A split serves the
+ * products of its name: the same limbs, and int4 or int8 weights. */
+typedef void split_fn(void *split, size_t split_stride, const float *x, size_t x_stride, size_t n_rows, size_t n_in);
+
+/* Bytes of a split row. For speed, start and stride are best multiples of 64, as this is. */
+static inline size_t kern_split_bytes(size_t n_limbs, size_t n_in)
+{
+    size_t lanes = KERN_LANES * (sizeof(float) + sizeof(int32_t));
+    return (n_in + KERN_SPLIT_COLUMNS - 1) / KERN_SPLIT_COLUMNS * (n_limbs * KERN_SPLIT_COLUMNS + lanes);
+}
+
+/* matmul_fn on inputs that are split. group is a multiple of 64 for the grouped format. */
+typedef void matmul_split_fn(float *y, size_t y_stride, const void *w, const float *scales, const void *split,
+                             size_t split_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group);
+
 /* y[i] = sum over o of c[o] * W[o][i], o ascending, one chain of fused multiply-adds per i that starts from 0.
  * The coefficient of a scaled weight is c[o] * scale, rounded once. Used to absorb a query into the latent space. */
 typedef void matmul_transposed_fn(float *y, const void *w, const float *scales, const float *c, size_t n_out,
@@ -97,6 +133,14 @@ typedef bool select_top_fn(uint32_t *out, const float *scores, size_t n, size_t 
     X(matmul_int4_grouped, matmul_fn)                       \
     X(matmul_int2, matmul_fn)                               \
     X(matmul_int3, matmul_fn)                               \
+    X(split_limb3_int4, split_fn)                           \
+    X(split_limb1_int8, split_fn)                           \
+    X(split_limb1_int4, split_fn)                           \
+    X(matmul_limb3_int4, matmul_split_fn)                   \
+    X(matmul_limb3_int4_grouped, matmul_split_fn)           \
+    X(matmul_limb1_int8, matmul_split_fn)                   \
+    X(matmul_limb1_int4, matmul_split_fn)                   \
+    X(matmul_limb1_int4_grouped, matmul_split_fn)           \
     X(matmul_transposed_f32, matmul_transposed_fn)          \
     X(matmul_transposed_int8, matmul_transposed_fn)         \
     X(matmul_transposed_int4, matmul_transposed_fn)         \

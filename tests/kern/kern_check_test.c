@@ -5,11 +5,15 @@
  * The reference itself is held to a bound from float64. Kernels made wrong on purpose prove that the check sees.
  *
  *   kern_check_test [--seed N]    the check
- *   kern_check_test --bench       time, bytes per second and ratio to the reference, for each kernel */
+ *   kern_check_test --bench [X]   time, bytes per second and ratio to the reference, for each kernel named like X
+ *   kern_check_test --stream      products of one row with weights from memory, against the speed of reading */
 #include "kern/layout_int.h"
 #include "kern/list_int.h"
 #include "plat/cpu.h"
 #include "support/guarded.h"
+#include "support/kern_bench.h"
+#include "support/limb_check.h"
+#include "support/stream_bench.h"
 
 #include <math.h>
 #include <signal.h>
@@ -222,6 +226,30 @@ CHECK_LAYOUT(int4, LAYOUT_INT4, false)
 CHECK_LAYOUT(int4_grouped, LAYOUT_INT4, true)
 CHECK_LAYOUT(int2, LAYOUT_INT2, false)
 CHECK_LAYOUT(int3, LAYOUT_INT3, false)
+
+/* Fixed-point limbs: support/limb_check.c. */
+
+#define CHECK_SPLIT(name, layout, n)                                                            \
+    static bool check_split_limb##n##_##name(struct check *check, split_fn *fn)                 \
+    {                                                                                           \
+        return check_split(check, fn, split_limb##n##_##name##_ref, (struct limbs){layout, n}); \
+    }
+
+#define CHECK_LIMBS(name, splits, layout, n, is_grouped)                                                    \
+    static bool check_matmul_limb##n##_##name(struct check *check, matmul_split_fn *fn)                     \
+    {                                                                                                       \
+        return check_matmul_split(check, fn, matmul_limb##n##_##name##_ref, split_limb##n##_##splits##_ref, \
+                                  (struct limbs){layout, n}, is_grouped);                                   \
+    }
+
+CHECK_SPLIT(int4, LAYOUT_INT4, 3)
+CHECK_SPLIT(int4, LAYOUT_INT4, 1)
+CHECK_SPLIT(int8, LAYOUT_INT8, 1)
+CHECK_LIMBS(int4, int4, LAYOUT_INT4, 3, false)
+CHECK_LIMBS(int4_grouped, int4, LAYOUT_INT4, 3, true)
+CHECK_LIMBS(int4, int4, LAYOUT_INT4, 1, false)
+CHECK_LIMBS(int4_grouped, int4, LAYOUT_INT4, 1, true)
+CHECK_LIMBS(int8, int8, LAYOUT_INT8, 1, false)
 
 /* Vector operations: one case shape serves them all. */
 
@@ -735,6 +763,49 @@ static void matmul_int8_writes_gap(float *y, size_t y_stride, const void *w, con
     if (n_rows > 1) memset(y + n_out, 0, (y_stride - n_out) * sizeof *y);
 }
 
+static void split_limb3_int4_blind_to_nan(void *split, size_t split_stride, const float *x, size_t x_stride,
+                                          size_t n_rows, size_t n_in)
+{
+    float *numbers = malloc(n_in * sizeof *numbers);
+    assert_non_null(numbers);
+    for (size_t r = 0; r < n_rows; r++) {
+        for (size_t i = 0; i < n_in; i++) numbers[i] = isnan(x[r * x_stride + i]) ? 0 : x[r * x_stride + i];
+        split_limb3_int4_ref((char *)split + r * split_stride, split_stride, numbers, n_in, 1, n_in);
+    }
+    free(numbers);
+}
+
+static void split_limb1_int8_of_neighbour(void *split, size_t split_stride, const float *x, size_t x_stride,
+                                          size_t n_rows, size_t n_in)
+{
+    split_limb1_int8_ref(split, split_stride, x, x_stride, n_rows, n_in);
+    if (n_rows > 1) split_limb1_int8_ref(split, split_stride, x + x_stride, x_stride, 1, n_in);
+}
+
+/* Only the two upper limbs count. */
+static void matmul_limb3_int4_by_two(float *y, size_t y_stride, const void *w, const float *scales, const void *split,
+                                     size_t split_stride, size_t n_rows, size_t n_out, size_t n_in, size_t group)
+{
+    size_t bytes = (n_rows - 1) * split_stride + kern_split_bytes(3, n_in);
+    unsigned char *upper = memcpy(malloc(bytes), split, bytes);
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t b = 0; b < kern_split_bytes(3, n_in); b += kern_split_bytes(3, KERN_SPLIT_COLUMNS))
+            memset(upper + r * split_stride + b + 2 * KERN_SPLIT_COLUMNS, 0, KERN_SPLIT_COLUMNS);
+    matmul_limb3_int4_ref(y, y_stride, w, scales, upper, split_stride, n_rows, n_out, n_in, group);
+    free(upper);
+}
+
+/* As if one scale served the row. */
+static void matmul_limb1_int4_grouped_first_scale(float *y, size_t y_stride, const void *w, const float *scales,
+                                                  const void *split, size_t split_stride, size_t n_rows, size_t n_out,
+                                                  size_t n_in, size_t group)
+{
+    size_t row_bytes = layout_row_bytes(LAYOUT_INT4, n_in), row_scales = layout_row_scales(n_in, group);
+    for (size_t o = 0; o < n_out; o++)
+        matmul_limb1_int4_ref(y + o, y_stride, (const char *)w + o * row_bytes, scales + o * row_scales, split,
+                              split_stride, n_rows, 1, n_in, 0);
+}
+
 static bool select_top_ties_last(uint32_t *out, const float *scores, size_t n, size_t k)
 {
     if (!select_top_ref(out, scores, n, k)) return false;
@@ -770,6 +841,11 @@ static void wrong_results_are_seen(void **state)
     assert_false(check_add(&check, add_to_operand));
     assert_false(check_select_top(&check, select_top_ties_last));
     assert_false(check_select_top(&check, select_top_blind_to_nan));
+    assert_false(check_split_limb3_int4(&check, split_limb3_int4_blind_to_nan));
+    assert_false(check_split_limb1_int8(&check, split_limb1_int8_of_neighbour));
+    assert_false(check_matmul_limb3_int4(&check, matmul_limb3_int4_by_two));
+    assert_false(check_matmul_limb1_int4_grouped(&check, matmul_limb1_int4_grouped_first_scale));
+    assert_true(check_matmul_limb3_int4(&check, matmul_limb3_int4_ref));
     assert_true(check_matmul_int4(&check, matmul_int4_ref)); /* and the right one is not accused */
     check_fini(&check);
 }
@@ -803,166 +879,6 @@ static void stray_accesses_are_seen(void **state)
     assert_false(is_caught(add_ref));
 }
 
-/* The benchmark. Best of several, on one thread. */
-
-enum { BENCH_OUT = 2048, BENCH_IN = 6144, BENCH_ROWS = 64, BENCH_ROWS_OUT = 256, BENCH_GROUP = 64 };
-
-struct bench {
-    const char *op, *isa;
-    float *weights, *scales, *x, *y; /* weights [BENCH_OUT][BENCH_IN], also read as bytes */
-    const float **rows;              /* [BENCH_OUT] */
-    float cosine[32], sine[32];      /* of one angle */
-    double reference_ns[2];          /* of the op at hand, per shape */
-};
-
-/* Of this thread: what others do on the machine is not counted. */
-static double now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-/* Sets `best_ns` to the time of one run of the statement, the best of 40 ms. Short ones are timed many at once. */
-#define TIME(best_ns, statement)                              \
-    do {                                                      \
-        double until = now_ns() + 4e7;                        \
-        unsigned repeats = 1;                                 \
-        best_ns = INFINITY;                                   \
-        do {                                                  \
-            double start = now_ns();                          \
-            for (unsigned i = 0; i < repeats; i++) statement; \
-            double took = now_ns() - start;                   \
-            best_ns = fmin(best_ns, took / repeats);          \
-            if (took < 5e4) repeats *= 2;                     \
-        } while (now_ns() < until);                           \
-    } while (0)
-
-static void print_speed(struct bench *bench, int shape, const char *what, double ns, double bytes, double flops)
-{
-    if (strcmp(bench->isa, "ref") == 0) bench->reference_ns[shape] = ns;
-    printf("%-30s %-7s %-22s %11.2f us %8.2f GB/s %8.2f GFLOP/s %7.1fx\n", bench->op, bench->isa, what, ns / 1e3,
-           bytes / ns, flops / ns, bench->reference_ns[shape] / ns);
-    fflush(stdout);
-}
-
-static void bench_matmul(struct bench *b, matmul_fn *fn, enum layout layout, size_t group)
-{
-    double ns, row_bytes = (double)layout_row_bytes(layout, BENCH_IN);
-    TIME(ns, fn(b->y, BENCH_OUT, b->weights, b->scales, b->x, BENCH_IN, 1, BENCH_OUT, BENCH_IN, group));
-    print_speed(b, 0, "2048x6144, 1 row", ns, row_bytes * BENCH_OUT, 2.0 * BENCH_OUT * BENCH_IN);
-    TIME(ns, fn(b->y, BENCH_OUT, b->weights, b->scales, b->x, BENCH_IN, BENCH_ROWS, BENCH_ROWS_OUT, BENCH_IN, group));
-    print_speed(b, 1, "256x6144, 64 rows", ns, row_bytes * BENCH_ROWS_OUT,
-                2.0 * BENCH_ROWS * BENCH_ROWS_OUT * BENCH_IN);
-    if (strcmp(b->isa, "ref") == 0) return;
-    for (size_t rows = 2; rows <= 8; rows += rows < 4 ? 1 : 4) {
-        char what[32];
-        (void)snprintf(what, sizeof what, "2048x6144, %zu rows", rows);
-        TIME(ns, fn(b->y, BENCH_OUT, b->weights, b->scales, b->x, BENCH_IN, rows, BENCH_OUT, BENCH_IN, group));
-        printf("%-30s %-7s %-22s %11.2f us %8.2f GB/s %8.2f GFLOP/s\n", b->op, b->isa, what, ns / 1e3,
-               row_bytes * BENCH_OUT / ns, 2.0 * (double)rows * BENCH_OUT * BENCH_IN / ns);
-    }
-}
-
-static void bench_transposed(struct bench *b, matmul_transposed_fn *fn, enum layout layout, size_t group)
-{
-    double ns;
-    TIME(ns, fn(b->y, b->weights, b->scales, b->x, 192, 512, group));
-    print_speed(b, 0, "192x512", ns, (double)layout_row_bytes(layout, 512) * 192, 2.0 * 192 * 512);
-}
-
-static void bench_unpack(struct bench *b, unpack_fn *fn, enum layout layout, size_t group)
-{
-    double ns;
-    TIME(ns, fn(b->y, b->weights, b->scales, BENCH_IN, group));
-    print_speed(b, 0, "6144", ns, (double)layout_row_bytes(layout, BENCH_IN), BENCH_IN);
-}
-
-#define BENCH_LAYOUT(name, layout, group)                                                 \
-    static void bench_matmul_##name(struct bench *b, matmul_fn *fn)                       \
-    {                                                                                     \
-        bench_matmul(b, fn, layout, group);                                               \
-    }                                                                                     \
-    static void bench_matmul_transposed_##name(struct bench *b, matmul_transposed_fn *fn) \
-    {                                                                                     \
-        bench_transposed(b, fn, layout, group);                                           \
-    }                                                                                     \
-    static void bench_unpack_##name(struct bench *b, unpack_fn *fn)                       \
-    {                                                                                     \
-        bench_unpack(b, fn, layout, group);                                               \
-    }
-
-BENCH_LAYOUT(f32, LAYOUT_F32, 0)
-BENCH_LAYOUT(int8, LAYOUT_INT8, 0)
-BENCH_LAYOUT(int4, LAYOUT_INT4, 0)
-BENCH_LAYOUT(int4_grouped, LAYOUT_INT4, BENCH_GROUP)
-BENCH_LAYOUT(int2, LAYOUT_INT2, 0)
-BENCH_LAYOUT(int3, LAYOUT_INT3, 0)
-
-/* One line for a statement that touches this many bytes. */
-#define BENCH_CALL(operation, what, bytes, flops, call)                \
-    static void bench_##operation(struct bench *b, operation##_op *fn) \
-    {                                                                  \
-        double ns;                                                     \
-        TIME(ns, call);                                                \
-        print_speed(b, 0, what, ns, bytes, flops);                     \
-    }
-
-BENCH_CALL(rmsnorm, "6144", 6144 * 12.0, 6144 * 4.0, fn(b->y, b->x, b->weights, 6144, 1e-5f))
-BENCH_CALL(layernorm, "128", 128 * 16.0, 128 * 7.0, fn(b->y, b->x, b->weights, b->scales, 128, 1e-6f))
-BENCH_CALL(rope, "32 pairs", 64 * 8.0, 64 * 3.0, fn(b->y, b->y + 64, b->cosine, b->sine, 32))
-BENCH_CALL(swiglu, "2048", 2048 * 12.0, 2048.0, fn(b->y, b->x, b->weights, 2048))
-BENCH_CALL(sigmoid, "256", 256 * 8.0, 256.0, fn(b->y, b->x, 256))
-BENCH_CALL(add, "6144", 6144 * 12.0, 6144.0, fn(b->y, b->x, 6144))
-BENCH_CALL(axpy, "6144", 6144 * 12.0, 6144 * 2.0, fn(b->y, 0x1p-30f, b->x, 6144))
-BENCH_CALL(softmax, "2048", 2048 * 8.0, 2048.0, fn(b->y, 2048))
-BENCH_CALL(gather_dots, "2048 rows of 576 x 32", 2048 * 576 * 4.0, 2048 * 576 * 64.0,
-           fn(b->y, 2048, b->x, 576, 32, b->rows, 2048, 576, 1))
-BENCH_CALL(gather_mixes, "2048 rows of 512 x 32", 2048 * 512 * 4.0, 2048 * 512 * 64.0,
-           fn(b->y, 512, b->x, 2048, 32, b->rows, 2048, 512))
-BENCH_CALL(index_scores, "2048 keys, 32 heads", 2048 * 128 * 4.0, 2048 * 32 * 256.0,
-           fn(b->y, b->x, b->scales, b->rows, 2048, 32, 128, 0.1f))
-BENCH_CALL(select_top, "2048 of 131072", 131072 * 4.0, 131072.0, fn((uint32_t *)(void *)b->y, b->weights, 131072, 2048))
-
-static int run_benchmark(void)
-{
-    struct bench bench = {0};
-    struct rng rng = {seed};
-    size_t n_weights = (size_t)BENCH_OUT * BENCH_IN;
-    bench.weights = malloc(n_weights * sizeof(float));
-    bench.scales = malloc(n_weights / 16 * sizeof(float));
-    bench.x = malloc((size_t)BENCH_ROWS * BENCH_IN * sizeof(float));
-    bench.y = calloc((size_t)BENCH_ROWS * BENCH_OUT, sizeof(float));
-    bench.rows = malloc(BENCH_OUT * sizeof *bench.rows);
-    if (!bench.weights || !bench.scales || !bench.x || !bench.y || !bench.rows) return 1;
-    for (size_t i = 0; i < n_weights; i++) bench.weights[i] = rng_float(&rng);
-    for (size_t i = 0; i < n_weights / 16; i++) bench.scales[i] = 0.01f;
-    for (size_t i = 0; i < (size_t)BENCH_ROWS * BENCH_IN; i++) bench.x[i] = rng_float(&rng);
-    for (size_t i = 0; i < BENCH_OUT; i++) bench.rows[i] = bench.weights + (i * 1021 % BENCH_OUT) * 576;
-    for (size_t i = 0; i < 32; i++) bench.cosine[i] = 0.6f, bench.sine[i] = 0.8f;
-    uint32_t cpu = cpu_mask();
-    struct kern reference;
-    kern_select(&reference, 0);
-#define X(operation, set, need)                             \
-    if ((cpu & (need)) == (need)) {                         \
-        if (strcmp(#set, "ref") != 0) {                     \
-            bench.op = #operation;                          \
-            bench.isa = "ref";                              \
-            bench_##operation(&bench, reference.operation); \
-            bench.isa = #set;                               \
-            bench_##operation(&bench, operation##_##set);   \
-        }                                                   \
-    }
-    KERN_LIST(X)
-#undef X
-    free(bench.rows);
-    free(bench.y);
-    free(bench.x);
-    free(bench.scales);
-    free(bench.weights);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -971,7 +887,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(wrong_results_are_seen),
         cmocka_unit_test(stray_accesses_are_seen),
     };
-    if (argc == 2 && strcmp(argv[1], "--bench") == 0) return run_benchmark();
+    if (argc == 2 && strcmp(argv[1], "--stream") == 0) return stream_bench();
+    if (argc >= 2 && strcmp(argv[1], "--bench") == 0) return kern_bench(argc > 2 ? argv[2] : "");
     if (argc == 3 && strcmp(argv[1], "--seed") == 0) seed = strtoull(argv[2], NULL, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
