@@ -51,7 +51,7 @@ static void check_length(struct engine *engine, const struct temp_folder *folder
     size_t vocab = engine_config(engine)->vocab;
     struct session lived, restored;
     struct err err = {0};
-    bool is_torn;
+    bool is_torn = false;
     char path[600];
     uint32_t *ids = calloc(n, sizeof *ids);
     float *want = calloc(vocab, sizeof *want);

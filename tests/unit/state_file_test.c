@@ -80,7 +80,7 @@ static void what_was_written_comes_back(void **state)
             struct err err = {0};
             struct kv back;
             struct token_list ids;
-            bool is_torn;
+            bool is_torn = false;
             uint32_t n = lengths[i];
             subject_open(&s, n, storage);
             if (!save(&s, write_system_real(), n, &err)) fail_msg("%s", err.text);
