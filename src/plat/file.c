@@ -49,6 +49,7 @@ static bool identify(const struct file *file, struct file_identity *out, struct 
         .inode = st.st_ino,
         .bytes = (uint64_t)st.st_size,
         .modified_ns = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec,
+        .n_links = st.st_nlink,
     };
     return true;
 }
@@ -124,6 +125,8 @@ bool file_recheck(const struct file *file, struct err *err)
         now.modified_ns != then->modified_ns)
         return err_set(err, ERR_DATA, "%s: changed while in use (%" PRIu64 " bytes when opened, %" PRIu64 " now)",
                        file->path, then->bytes, now.bytes);
+    if (then->n_links > 0 && now.n_links == 0)
+        return err_set(err, ERR_DATA, "%s: was deleted or replaced while in use", file->path);
     return true;
 }
 

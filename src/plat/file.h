@@ -32,6 +32,7 @@ struct file_system file_system_real(void);
 struct file_identity {
     uint64_t device, inode, bytes;
     int64_t modified_ns;
+    uint64_t n_links; /* names that lead to it; none once it was deleted or another file took its place */
 };
 
 struct file {
@@ -55,7 +56,8 @@ void file_close(struct file *file);
 /* All `bytes` bytes or an error that names path and offset. A file that ends early is ERR_DATA. */
 bool file_read(const struct file *file, void *buffer, uint64_t bytes, uint64_t offset, struct err *err) MUST_CHECK;
 
-/* Fails with ERR_DATA when the open file is no longer what it was when it was opened. */
+/* Fails with ERR_DATA when the open file is no longer what it was when it was opened, or has lost its last name: it was
+ * deleted, or replaced by another. */
 bool file_recheck(const struct file *file, struct err *err) MUST_CHECK;
 
 /* A whole small file and a NUL behind it; the caller gives it back with alloc_put. */

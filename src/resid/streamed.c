@@ -2,9 +2,17 @@
 
 #include "base/assert.h"
 #include "resid/shard_files.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 
-enum { IO_DEPTH = 32, IO_THREADS = 8 };
+enum { IO_DEPTH = 32, IO_THREADS = 8, RECHECKS_A_PASS = 8, NOTES_MAX = 8 };
 #define PIECE_BYTES (UINT64_C(4) << 20)
+#define QUIET_NS INT64_C(60000000000)      /* without a shrink before a slot comes back */
+#define LIMITS_EVERY_NS INT64_C(500000000) /* between looks at the control groups, which cost more than a look at us \
+                                            */
+#define GROUP_RESERVE_BYTES (UINT64_C(64) << 20) /* that a control group must have left */
 
 struct streamed {
     struct alloc *alloc;
@@ -16,7 +24,34 @@ struct streamed {
     struct weights *weights;
     struct read_rates rates;
     bool is_direct;
+
+    struct clock clock;
+    struct guard guard;
+    int64_t limits_seen_ns;
+    uint64_t group_lacks_bytes; /* of the reserve, when the limits were last looked at */
+    uint32_t next_recheck;      /* shard */
+    struct err broken;          /* why the model cannot go on; no kind: it can */
+    char notes[NOTES_MAX][STREAMED_NOTE_MAX];
+    uint32_t n_notes;
 };
+
+static void note(struct streamed *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note(struct streamed *s, const char *format, ...)
+{
+    va_list arguments;
+    if (s->n_notes == NOTES_MAX) return;
+    va_start(arguments, format);
+    vsnprintf(s->notes[s->n_notes++], STREAMED_NOTE_MAX, format, arguments);
+    va_end(arguments);
+}
+
+bool streamed_take_note(struct streamed *s, char text[STREAMED_NOTE_MAX])
+{
+    if (s->n_notes == 0) return false;
+    memcpy(text, s->notes[0], STREAMED_NOTE_MAX);
+    memmove(s->notes[0], s->notes[1], --s->n_notes * sizeof s->notes[0]);
+    return true;
+}
 
 struct streamed_settings streamed_settings_default(void)
 {
@@ -24,7 +59,23 @@ struct streamed_settings streamed_settings_default(void)
                                       .direct = DIRECT_AUTO,
                                       .io_depth = IO_DEPTH,
                                       .n_io_threads = IO_THREADS,
-                                      .policy = POLICY_DEFAULT};
+                                      .policy = POLICY_DEFAULT,
+                                      .clock = clock_real()};
+}
+
+static bool new_reader(struct streamed *s, const struct streamed_settings *settings, const struct reader_settings *with,
+                       struct err *err)
+{
+    const struct device_source *source = &settings->device;
+    struct aio *aio;
+    if (source->make)
+        return source->make(source->context, &aio, s->alloc, with->depth, err) &&
+               reader_new(&s->reader, s->alloc, aio, settings->clock, with, err);
+    if (!reader_new_real(&s->reader, s->alloc, with, settings->n_io_threads, err)) return false;
+    if (*reader_why_not_uring(s->reader))
+        note(s, "io_uring is not to be had here (%s); %u threads read instead", reader_why_not_uring(s->reader),
+             settings->n_io_threads);
+    return true;
 }
 
 static bool open_reader(struct streamed *s, const struct streamed_settings *settings, struct err *err)
@@ -32,16 +83,19 @@ static bool open_reader(struct streamed *s, const struct streamed_settings *sett
     const struct catalogue *catalogue = s->inventory->catalogue;
     struct reader_settings with = {
         .depth = settings->io_depth, .requests_max = STREAMED_REQUESTS_MAX, .files_max = catalogue->n_shards + 2};
-    if (!reader_new_real(&s->reader, s->alloc, &with, settings->n_io_threads, err)) return false;
+    if (!new_reader(s, settings, &with, err)) return false;
     s->is_direct = settings->direct != DIRECT_OFF;
     if (settings->direct == DIRECT_AUTO) {
-        if (!read_rates_measure(&s->rates, s->alloc, catalogue, s->reader, clock_real(), err)) return false;
+        if (!read_rates_measure(&s->rates, s->alloc, catalogue, s->reader, settings->clock, err)) return false;
         s->is_direct = s->rates.direct_bytes_per_s >= s->rates.buffered_bytes_per_s;
     }
     enum reader_direct direct = s->is_direct ? READER_DIRECT_IF_POSSIBLE : READER_BUFFERED;
     s->files = shard_files_add(s->alloc, s->reader, catalogue, direct, err);
     if (!s->files) return false;
     s->is_direct = reader_is_direct(s->reader, s->files[0]);
+    if (settings->direct == DIRECT_ON && !s->is_direct)
+        note(s, "%s: this file system has no direct reads; they go through the page cache",
+             catalogue->shards[0].file.path);
     return true;
 }
 
@@ -52,7 +106,7 @@ static bool open_streamer(struct streamed *s, const struct streamed_settings *se
     struct policy_shape shape = {config->n_layers + 1, config->n_experts, plan->n_slots_total};
     if (!policy_new(&s->policy, s->alloc, settings->policy, &shape, err)) return false;
     struct streamer_settings with = {.spine = spine_of(s->spine),
-                                     .clock = clock_real(),
+                                     .clock = settings->clock,
                                      .embedding_rows_kept = STREAMED_EMBEDDING_ROWS,
                                      .slots = {.inventory = s->inventory,
                                                .classes = &plan->classes,
@@ -70,10 +124,13 @@ bool streamed_open(struct streamed **out, struct alloc *alloc, const struct inve
     ASSERT(settings->plan->n_slots_total > 0);
     struct streamed *s = alloc_get(alloc, sizeof *s, err);
     if (!s) return false;
-    *s = (struct streamed){.alloc = alloc, .inventory = inventory};
+    *s = (struct streamed){.alloc = alloc, .inventory = inventory, .clock = settings->clock};
     if (!open_reader(s, settings, err)) goto fail;
     if (!spine_load(&s->spine, alloc, inventory, settings->spine, s->reader, s->files, PIECE_BYTES, err)) goto fail;
     if (!open_streamer(s, settings, err)) goto fail;
+    s->guard = (struct guard){.budget_bytes = settings->plan->budget_bytes,
+                              .slot_bytes = settings->plan->classes.of[0].slot_bytes,
+                              .quiet_ns = QUIET_NS};
     *out = s;
     return true;
 fail:
@@ -90,6 +147,72 @@ void streamed_close(struct streamed *s)
     reader_free(s->reader);
     alloc_put(s->alloc, s->files);
     alloc_put(s->alloc, s);
+}
+
+/* --- between passes --- */
+
+static bool recheck(struct streamed *s, uint32_t n)
+{
+    const struct catalogue *catalogue = s->inventory->catalogue;
+    for (uint32_t i = 0; i < n && i < catalogue->n_shards; i++) {
+        const struct file *file = &catalogue->shards[s->next_recheck].file;
+        s->next_recheck = (s->next_recheck + 1) % catalogue->n_shards;
+        if (file_recheck(file, &s->broken)) continue;
+        err_context(&s->broken, "the model's files must stay as they are while it is open");
+        return false;
+    }
+    return true;
+}
+
+bool streamed_before_pass(struct streamed *s, struct err *err)
+{
+    if (s->broken.kind == ERR_NONE && recheck(s, RECHECKS_A_PASS)) return true;
+    if (err) *err = s->broken;
+    return false;
+}
+
+/* What a control group lacks counts as held in excess: it will take memory from us sooner than our own budget does. */
+static uint64_t group_lacks(struct streamed *s, int64_t now_ns)
+{
+    if (s->limits_seen_ns != 0 && now_ns - s->limits_seen_ns < LIMITS_EVERY_NS) return s->group_lacks_bytes;
+    struct memory_facts facts;
+    memory_facts_read(&facts, s->alloc, file_system_real(), "");
+    s->limits_seen_ns = now_ns;
+    s->group_lacks_bytes = 0;
+    if (facts.cgroup_free.state == FACT_KNOWN && facts.cgroup_free.bytes < GROUP_RESERVE_BYTES)
+        s->group_lacks_bytes = GROUP_RESERVE_BYTES - facts.cgroup_free.bytes;
+    return s->group_lacks_bytes;
+}
+
+static void keep_budget(struct streamed *s)
+{
+    int64_t now_ns = clock_now_ns(s->clock);
+    struct memory_fact held = memory_resident_now(s->alloc, file_system_real(), "");
+    uint64_t lacks = group_lacks(s, now_ns);
+    if (held.state != FACT_KNOWN) return;
+    if (lacks > 0 && held.bytes + lacks <= s->guard.budget_bytes) held.bytes = s->guard.budget_bytes + lacks;
+    int32_t change = guard_step(&s->guard, streamed_slots(s), held.bytes, now_ns);
+    if (change < 0 && s->guard.n_shrinks == 1)
+        note(s, "%" PRIu64 " MiB of memory are held, more than the budget of %" PRIu64 " MiB%s; expert slots go back",
+             held.bytes >> 20, s->guard.budget_bytes >> 20, lacks > 0 ? " or the control group allows" : "");
+    if (change < 0) s->limits_seen_ns = 0; /* look again soon: what went back shows */
+}
+
+void streamed_after_pass(struct streamed *s, struct err *why)
+{
+    bool may_be_files = why && (why->kind == ERR_IO || why->kind == ERR_DATA);
+    if (may_be_files && s->broken.kind == ERR_NONE && !recheck(s, s->inventory->catalogue->n_shards)) *why = s->broken;
+    keep_budget(s);
+}
+
+void streamed_set_budget(struct streamed *s, uint64_t bytes)
+{
+    s->guard.budget_bytes = bytes;
+}
+
+const struct guard *streamed_guard(const struct streamed *s)
+{
+    return &s->guard;
 }
 
 struct weights *streamed_weights(struct streamed *s)

@@ -1,7 +1,9 @@
 #ifndef RESID_STREAMED_H
 #define RESID_STREAMED_H
-/* A model opened to stream, as a plan sized it: reader, spine, policy and slots, joined. Owned by the engine thread. */
+/* A model opened to stream, as a plan sized it: reader, spine, policy and slots, joined; and what is looked after
+ * between passes: the budget, and that the files are still those that were opened. Owned by the engine thread. */
 #include "model/weights.h"
+#include "resid/guard.h"
 #include "resid/plan.h"
 #include "resid/policy.h"
 #include "resid/read_rates.h"
@@ -10,6 +12,12 @@
 
 enum direct_choice { DIRECT_AUTO, DIRECT_ON, DIRECT_OFF }; /* auto: what a measurement finds faster */
 
+/* Where the device under the reader comes from. */
+struct device_source {
+    bool (*make)(void *context, struct aio **aio, struct alloc *alloc, unsigned depth, struct err *err);
+    void *context;
+};
+
 struct streamed_settings {
     const struct plan *plan; /* read while opening only */
     struct spine_choice spine;
@@ -17,6 +25,8 @@ struct streamed_settings {
     unsigned io_depth;     /* attempts in flight */
     unsigned n_io_threads; /* where io_uring is not to be had */
     const char *policy;
+    struct device_source device; /* make NULL: the best there is; tests bring their own */
+    struct clock clock;
 };
 
 /* What a program that states nothing else gets; the plan is still to be given. */
@@ -32,6 +42,22 @@ bool streamed_open(struct streamed **streamed, struct alloc *alloc, const struct
 void streamed_close(struct streamed *streamed); /* no lease may be out; NULL is fine */
 
 struct weights *streamed_weights(struct streamed *streamed);
+
+/* Before a pass: a few shards are looked at, others the next time. ERR_DATA when one is no longer what was opened; that
+ * is the end of the model: every later pass fails for the same reason. */
+bool streamed_before_pass(struct streamed *streamed, struct err *err) MUST_CHECK;
+
+/* After a pass, and after the caller let go of all leases: keeps the budget, and when the pass failed (`why`, else
+ * NULL) looks at all shards, so that `why` tells of a file that was cut or replaced and not of what came of it. */
+void streamed_after_pass(struct streamed *streamed, struct err *why);
+
+/* May be lowered and raised while the model is open; slots go back as needed after the next pass. */
+void streamed_set_budget(struct streamed *streamed, uint64_t bytes);
+const struct guard *streamed_guard(const struct streamed *streamed);
+
+/* Things worth a line in the log, once each, oldest first. False: nothing new. */
+enum { STREAMED_NOTE_MAX = 256 };
+bool streamed_take_note(struct streamed *streamed, char text[STREAMED_NOTE_MAX]);
 
 /* Numbers for /stats and friends. */
 struct slots *streamed_slots(struct streamed *streamed);

@@ -196,6 +196,15 @@ void engine_close(struct engine *engine)
     alloc_put(engine->alloc, engine);
 }
 
+bool engine_pass(struct engine *engine, const struct forward_row *rows, size_t n_rows, struct err *err)
+{
+    struct streamed *streamed = engine->streamed;
+    if (streamed && !streamed_before_pass(streamed, err)) return false;
+    bool ok = forward_pass(engine->forward, rows, n_rows, err);
+    if (streamed) streamed_after_pass(streamed, ok ? NULL : err);
+    return ok;
+}
+
 const struct config *engine_config(const struct engine *engine)
 {
     return &engine->config;

@@ -43,6 +43,11 @@ const struct inventory *engine_inventory(const struct engine *engine);
 const struct engine_settings *engine_settings_of(const struct engine *engine); /* with the choices made */
 struct forward *engine_forward(struct engine *engine);
 
+/* forward_pass, and what is due around every pass: the model's files are still the same, and the memory budget holds.
+ * ERR_DATA for a file that was cut or replaced is the end of the engine: all later passes fail with it. Any other
+ * failure ends this pass only. */
+bool engine_pass(struct engine *engine, const struct forward_row *rows, size_t n_rows, struct err *err) MUST_CHECK;
+
 /* The plan that the model was opened by, and what streams it; both NULL for a checkpoint, which is expanded into memory
  * as a whole and is meant for small models. */
 const struct plan *engine_plan(const struct engine *engine);

@@ -710,7 +710,7 @@ static void run_pass(struct scheduler *s, size_t n_rows)
     make_room(s);
     forward_set_poll(forward, still_wanted, s);
     int64_t start = clock_now_ns(s->settings.clock);
-    bool ok = forward_pass(forward, s->rows, n_rows, &err);
+    bool ok = engine_pass(s->engine, s->rows, n_rows, &err);
     measure(s, clock_now_ns(s->settings.clock) - start, n_prompt_rows);
     forward_set_poll(forward, NULL, NULL);
     s->layer = 0;

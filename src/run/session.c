@@ -57,7 +57,7 @@ bool session_feed(struct session *session, const uint32_t *tokens, size_t n, ses
                                            .token = tokens[done + r],
                                            .position = first + (uint32_t)r,
                                            .wants_logits = each || done + r + 1 == n};
-        if (!forward_pass(forward, rows, n_rows, err)) return false;
+        if (!engine_pass(session->engine, rows, n_rows, err)) return false;
         for (size_t r = 0; each && r < n_rows; r++)
             if (!each(context, first + (uint32_t)r, forward_logits(forward, r), err)) return false;
         done += n_rows;

@@ -126,6 +126,14 @@ static void a_changed_file_is_noticed(void **state)
     assert_int_equal(utimes(path, times), 0);
     assert_false(file_recheck(&file, &err));
     file_close(&file);
+
+    if (!file_open(&file, &alloc, file_system_real(), path, &err)) fail_msg("%s", err.text);
+    if (!file_recheck(&file, &err)) fail_msg("%s", err.text);
+    assert_int_equal(unlink(path), 0);
+    put_bytes("d", 100); /* the same name and size, another file */
+    assert_false(file_recheck(&file, &err));
+    assert_non_null(strstr(err.text, "deleted or replaced"));
+    file_close(&file);
     assert_int_equal(alloc.live, 0);
 }
 

@@ -1,0 +1,469 @@
+/* What goes wrong below an engine that runs, one thing at a time: each has its stated outcome, nothing is left over,
+ * and where the model's files are still good the engine goes on with the right answers, as a server has to. */
+#include "run/session.h"
+#include "support/check.h"
+#include "support/faulty_files.h"
+#include "support/made_model.h"
+#include "support/temp_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TOKENS = 12, VOCAB = 40 };
+
+static struct temp_folder folder;
+static uint32_t tokens[TOKENS];
+static float truth[TOKENS][VOCAB];
+
+/* A device that is well, until it is told which file has a fault at which place. */
+struct sick_device {
+    struct sim_clock clock;
+    struct aio_sim sim;
+    int error;
+    uint64_t from, to; /* bytes of any file */
+};
+
+static int fault(void *context, const struct aio_read *read)
+{
+    const struct sick_device *d = context;
+    return read->offset < d->to && read->offset + read->bytes > d->from ? d->error : 0;
+}
+
+static bool make_device(void *context, struct aio **aio, struct alloc *alloc, unsigned depth, struct err *err)
+{
+    struct sick_device *d = context;
+    d->sim.fault = fault;
+    d->sim.fault_context = d;
+    return aio_sim_new(aio, alloc, depth, &d->sim, &d->clock, err);
+}
+
+static struct engine_settings settings_for(struct sick_device *device)
+{
+    struct engine_settings s = engine_settings_default(folder.path);
+    s.n_threads = 1;
+    s.context_tokens = 32;
+    s.prompt_cache_bytes = 0;
+    s.ram_budget_bytes = UINT64_C(1) << 29;
+    s.experts_resident = 0.2; /* of so few experts: one or two slots */
+    s.streamed.direct = DIRECT_OFF;
+    if (!device) return s;
+    s.streamed.device = (struct device_source){make_device, device};
+    s.streamed.clock = clock_simulated(&device->clock);
+    return s;
+}
+
+struct bench {
+    struct alloc alloc;
+    struct engine *engine;
+    struct session session;
+};
+
+static void bench_open(struct bench *b, const struct engine_settings *settings, struct file_system fs)
+{
+    struct err err = {0};
+    *b = (struct bench){0};
+    if (!engine_open(&b->engine, &b->alloc, fs, settings, &err)) fail_msg("%s", err.text);
+    session_init(&b->session, b->engine);
+}
+
+static void bench_close(struct bench *b)
+{
+    session_fini(&b->session);
+    engine_close(b->engine);
+    assert_int_equal(b->alloc.live, 0);
+}
+
+static bool feed_one(struct bench *b, struct err *err)
+{
+    uint32_t at = session_tokens(&b->session);
+    *err = (struct err){0};
+    return session_feed(&b->session, tokens + at, 1, NULL, NULL, err);
+}
+
+/* All tokens that are left, one at a time, each with the right logits. */
+static void feed_the_rest(struct bench *b)
+{
+    struct err err;
+    for (uint32_t at = session_tokens(&b->session); at < TOKENS; at++) {
+        if (!feed_one(b, &err)) fail_msg("%s", err.text);
+        assert_memory_equal(b->session.logits, truth[at], sizeof truth[at]);
+    }
+}
+
+static void write_model(void)
+{
+    struct made_model made;
+    made_model_tiny(&made);
+    made_write(&made, folder.path);
+    made_model_fini(&made);
+}
+
+static int make_model_and_truth(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct err err;
+    temp_folder_make(&folder);
+    write_model();
+    for (uint32_t i = 0; i < TOKENS; i++) tokens[i] = (i * 11 + 5) % VOCAB;
+    struct engine_settings settings = settings_for(NULL);
+    settings.experts_resident = 1;
+    bench_open(&b, &settings, file_system_real());
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+        memcpy(truth[i], b.session.logits, sizeof truth[i]);
+    }
+    bench_close(&b);
+    return 0;
+}
+
+static int remove_model(void **state)
+{
+    (void)state;
+    temp_folder_remove(&folder);
+    return 0;
+}
+
+static const struct tensor *an_expert(const struct bench *b)
+{
+    return engine_inventory(b->engine)->layers[1].experts[0][EXPERT_UP].payload;
+}
+
+static void assert_names(const struct err *err, const char *const *words)
+{
+    for (; *words; words++)
+        if (!strstr(err->text, *words)) fail_msg("'%s' is not in: %s", *words, err->text);
+}
+
+/* Fails on the way to the end, says why, and goes on as soon as the disk is well. */
+static void fails_and_goes_on(int error, const char *const *words)
+{
+    struct sick_device device = {.to = UINT64_MAX};
+    struct engine_settings settings = settings_for(&device);
+    struct bench b;
+    struct err err = {0};
+    bench_open(&b, &settings, file_system_real());
+    device.from = an_expert(&b)->offset & ~UINT64_C(4095);
+    for (int round = 0; round < 3; round++) {
+        device.error = error;
+        uint32_t held = session_tokens(&b.session);
+        if (feed_one(&b, &err)) fail_msg("round %d: nothing failed", round);
+        printf("%s\n", err.text);
+        assert_int_equal(err.kind, ERR_IO);
+        assert_names(&err, words);
+        assert_int_equal(session_tokens(&b.session), held); /* the sequence has not moved */
+        assert_int_equal(slots_stats(streamed_slots(engine_streamed(b.engine)))->n_leased, 0);
+        device.error = 0;
+        if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+        assert_memory_equal(b.session.logits, truth[held], sizeof truth[held]);
+    }
+    feed_the_rest(&b);
+    bench_close(&b);
+}
+
+static void eio_fails_the_pass_and_the_engine_goes_on(void **state)
+{
+    (void)state;
+    static const char *const words[] = {".safetensors",       "mlp.experts.", "offset",
+                                        "Input/output error", "tried again",  NULL};
+    fails_and_goes_on(EIO, words);
+}
+
+static void other_errors_too(void **state)
+{
+    (void)state;
+    static const char *const words[] = {".safetensors", "mlp.experts.", "offset", "Cannot allocate", NULL};
+    fails_and_goes_on(ENOMEM, words);
+}
+
+static void delays_short_reads_and_interruptions_only_cost_time(void **state)
+{
+    (void)state;
+    struct sick_device device = {.sim = {.seed = 3,
+                                         .delay_ns_min = INT64_C(1000000000),
+                                         .delay_ns_max = INT64_C(9000000000),
+                                         .short_chance = 500,
+                                         .interrupt_chance = 300}};
+    struct engine_settings settings = settings_for(&device);
+    struct bench b;
+    bench_open(&b, &settings, file_system_real());
+    feed_the_rest(&b);
+    const struct reader_stats *stats = reader_stats(streamed_reader(engine_streamed(b.engine)));
+    assert_true(stats->n_short > 10);
+    assert_true(stats->n_interrupted > 10);
+    assert_true(streamed_stats(engine_streamed(b.engine))->waited_ns > INT64_C(10000000000));
+    bench_close(&b);
+}
+
+/* The model is over: the pass says which file and why, and so does every later pass, also when it needs no read. */
+static void assert_over(struct bench *b, const char *const *words)
+{
+    struct err err = {0};
+    uint32_t n = 0;
+    while (n < TOKENS && session_tokens(&b->session) < TOKENS && feed_one(b, &err)) n++;
+    printf("after %u more tokens: %s\n", n, err.text);
+    assert_int_equal(err.kind, ERR_DATA);
+    assert_names(&err, words);
+    for (int again = 0; again < 3; again++) {
+        assert_false(feed_one(b, &err));
+        assert_int_equal(err.kind, ERR_DATA);
+        assert_names(&err, words);
+    }
+}
+
+static void a_shard_that_is_cut_is_the_end_of_the_model(void **state)
+{
+    (void)state;
+    for (int is_direct = 0; is_direct < 2; is_direct++) {
+        struct engine_settings settings = settings_for(NULL);
+        struct bench b;
+        struct err err;
+        settings.streamed.direct = is_direct ? DIRECT_ON : DIRECT_OFF;
+        bench_open(&b, &settings, file_system_real());
+        if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+        const struct tensor *t = an_expert(&b);
+        const char *path = engine_inventory(b.engine)->catalogue->shards[t->shard].file.path;
+        if (truncate(path, (off_t)(t->offset + 1)) != 0) fail_msg("%s: cannot be cut", path);
+        static const char *const words[] = {".safetensors", "changed while in use", "when opened", NULL};
+        assert_over(&b, words);
+        bench_close(&b);
+        write_model();
+    }
+}
+
+struct cut {
+    const char *path;
+    uint64_t bytes;
+};
+
+static bool cut_in_the_pass(void *context, uint32_t layer)
+{
+    const struct cut *cut = context;
+    if (layer == 1 && truncate(cut->path, (off_t)cut->bytes) != 0) fail_msg("%s: cannot be cut", cut->path);
+    return true;
+}
+
+/* The read that fails tells what came of it; the pass tells what happened. */
+static void a_shard_that_is_cut_in_the_middle_of_a_pass_too(void **state)
+{
+    (void)state;
+    struct engine_settings settings = settings_for(NULL);
+    struct bench b;
+    struct err err;
+    bench_open(&b, &settings, file_system_real());
+    const struct tensor *t = an_expert(&b);
+    const struct cut cut = {engine_inventory(b.engine)->catalogue->shards[t->shard].file.path, 4096};
+    forward_set_poll(engine_forward(b.engine), cut_in_the_pass, (void *)(uintptr_t)&cut);
+    assert_false(feed_one(&b, &err));
+    static const char *const words[] = {".safetensors", "changed while in use", "when opened", NULL};
+    printf("%s\n", err.text);
+    assert_names(&err, words);
+    assert_over(&b, words);
+    bench_close(&b);
+    write_model();
+}
+
+static void a_shard_that_is_replaced_is_the_end_of_the_model(void **state)
+{
+    (void)state;
+    struct engine_settings settings = settings_for(NULL);
+    struct bench b;
+    struct err err;
+    bench_open(&b, &settings, file_system_real());
+    if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+    const char *path = engine_inventory(b.engine)->catalogue->shards[an_expert(&b)->shard].file.path;
+    size_t bytes;
+    unsigned char *data = take_file(path, &bytes);
+    const char *other = temp_path(&folder, "other.tmp");
+    put_file(other, data, bytes);
+    free(data);
+    assert_int_equal(rename(other, path), 0); /* the same bytes: still not the file that was opened */
+    static const char *const words[] = {".safetensors", "deleted or replaced", NULL};
+    assert_over(&b, words);
+    bench_close(&b);
+}
+
+/* Runs a check in a process of its own, for limits that cannot be taken back. */
+static void in_a_child(int (*check)(void))
+{
+    int status;
+    fflush(stdout);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(check());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static bool refuse_io_uring(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 425 /* io_uring_setup, everywhere */, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static int runs_without_io_uring(void)
+{
+    struct alloc alloc = {0};
+    struct err err = {0};
+    struct engine *engine;
+    struct session session;
+    struct engine_settings settings = settings_for(NULL);
+    char note[STREAMED_NOTE_MAX];
+    if (!refuse_io_uring()) return 0; /* a sandbox that forbids to forbid */
+    if (!engine_open(&engine, &alloc, file_system_real(), &settings, &err)) return 1;
+    if (strcmp(reader_device(streamed_reader(engine_streamed(engine))), "threads") != 0) return 2;
+    if (!streamed_take_note(engine_streamed(engine), note) || !strstr(note, "io_uring")) return 3;
+    if (streamed_take_note(engine_streamed(engine), note)) return 4; /* once */
+    session_init(&session, engine);
+    for (uint32_t i = 0; i < TOKENS; i++) {
+        if (!session_feed(&session, tokens + i, 1, NULL, NULL, &err)) return 5;
+        if (memcmp(session.logits, truth[i], sizeof truth[i]) != 0) return 6;
+    }
+    session_fini(&session);
+    engine_close(engine);
+    return alloc.live == 0 ? 0 : 7;
+}
+
+static void io_uring_may_be_refused(void **state)
+{
+    (void)state;
+    in_a_child(runs_without_io_uring);
+}
+
+/* A file system that takes no O_DIRECT, as some do. */
+static int open_without_direct(void *context, const char *path, int flags)
+{
+    const struct file_system *real = context;
+    if (flags & O_DIRECT) {
+        errno = EINVAL;
+        return -1;
+    }
+    return real->ops->open(real->context, path, flags);
+}
+
+static void without_direct_reads_the_page_cache_serves(void **state)
+{
+    (void)state;
+    struct file_system real = file_system_real();
+    struct file_ops ops = *real.ops;
+    ops.open = open_without_direct;
+    struct engine_settings settings = settings_for(NULL);
+    char note[STREAMED_NOTE_MAX];
+    struct bench b;
+    settings.streamed.direct = DIRECT_ON;
+    bench_open(&b, &settings, (struct file_system){&ops, &real});
+    assert_false(streamed_is_direct(engine_streamed(b.engine)));
+    bool told = false;
+    while (streamed_take_note(engine_streamed(b.engine), note)) told |= strstr(note, "page cache") != NULL;
+    assert_true(told);
+    feed_the_rest(&b);
+    bench_close(&b);
+}
+
+/* Every file that is opened may be the one too many. */
+static void a_full_file_table_is_an_error_that_leaves_nothing(void **state)
+{
+    (void)state;
+    uint64_t n_failed = 0;
+    for (uint64_t k = 1;; k++) {
+        struct faulty_files faulty = {.fail_at = k, .error = EMFILE};
+        struct engine_settings settings = settings_for(NULL);
+        struct alloc alloc = {0};
+        struct err err = {0};
+        struct engine *engine;
+        settings.streamed.direct = DIRECT_ON;
+        bool ok = engine_open(&engine, &alloc, faulty_files_system(&faulty), &settings, &err);
+        if (ok) engine_close(engine);
+        assert_int_equal(alloc.live, 0);
+        assert_int_equal(faulty.n_open, 0);
+        if (ok && faulty.calls < k) break;
+        n_failed += !ok;
+        if (!ok && err.kind == ERR_NONE) fail_msg("call %d failed without a reason", (int)k);
+    }
+    printf("%d calls failed\n", (int)n_failed);
+    assert_true(n_failed > 20);
+}
+
+static int runs_in_a_full_table(void)
+{
+    struct alloc alloc = {0};
+    struct err err = {0};
+    struct engine *engine;
+    struct engine_settings settings = settings_for(NULL);
+    struct rlimit limit = {12, 12};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+    if (engine_open(&engine, &alloc, file_system_real(), &settings, &err)) return 0; /* fewer files than that */
+    return err.kind != ERR_IO || !strstr(err.text, "Too many open files") || alloc.live != 0 ? 2 : 0;
+}
+
+static void a_real_limit_on_files_is_named(void **state)
+{
+    (void)state;
+    in_a_child(runs_in_a_full_table);
+}
+
+/* The bundled model with room for 2 % of its experts: ten thousand experts come and go, and nothing grows. */
+static void ten_thousand_evictions_leave_memory_as_it_was(void **state)
+{
+    (void)state;
+    struct engine_settings settings = settings_for(NULL);
+    struct alloc proc = {0};
+    struct bench b;
+    struct err err = {0};
+    settings.model_dir = "models/demo";
+    settings.experts_resident = 0.02;
+    bench_open(&b, &settings, file_system_real());
+    const struct slots_stats *stats = slots_stats(streamed_slots(engine_streamed(b.engine)));
+    uint64_t live = 0, live_bytes = 0, held = 0;
+    for (uint32_t i = 0; stats->n_evictions < 10000; i++) {
+        if (i % 16 == 15) session_rewind(&b.session, 0);
+        uint32_t token = (i * 2654435761u >> 9) % 4000;
+        if (!session_feed(&b.session, &token, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+        if (i != 32) continue; /* warm */
+        live = b.alloc.live;
+        live_bytes = b.alloc.live_bytes;
+        held = memory_resident_now(&proc, file_system_real(), "").bytes;
+    }
+    session_rewind(&b.session, 0);
+    uint64_t now = memory_resident_now(&proc, file_system_real(), "").bytes;
+    printf("%u slots, %d evictions, held %d KiB when warm and %d KiB at the end\n", stats->n_slots,
+           (int)stats->n_evictions, (int)(held / 1024), (int)(now / 1024));
+    assert_true(b.alloc.live <= live);
+    assert_true(b.alloc.live_bytes <= live_bytes);
+    assert_true(now <= held + (UINT64_C(2) << 20));
+    bench_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eio_fails_the_pass_and_the_engine_goes_on),
+        cmocka_unit_test(other_errors_too),
+        cmocka_unit_test(delays_short_reads_and_interruptions_only_cost_time),
+        cmocka_unit_test(a_shard_that_is_cut_is_the_end_of_the_model),
+        cmocka_unit_test(a_shard_that_is_cut_in_the_middle_of_a_pass_too),
+        cmocka_unit_test(a_shard_that_is_replaced_is_the_end_of_the_model),
+        cmocka_unit_test(io_uring_may_be_refused),
+        cmocka_unit_test(without_direct_reads_the_page_cache_serves),
+        cmocka_unit_test(a_full_file_table_is_an_error_that_leaves_nothing),
+        cmocka_unit_test(a_real_limit_on_files_is_named),
+        cmocka_unit_test(ten_thousand_evictions_leave_memory_as_it_was),
+    };
+    return cmocka_run_group_tests(tests, make_model_and_truth, remove_model);
+}
