@@ -31,6 +31,8 @@
     X(DOCTOR, doctor, NULL, "[MODEL]", 0, 1, "Tell whether this machine would run weir, or a model, well") \
     X(SELFTEST, selftest, NULL, "", 0, 0, "Make a small model, run, kill and restore it, and compare every bit") \
     X(COMPLETION, completion, NULL, "bash|zsh|fish", 1, 1, "Print a script that lets a shell complete command lines") \
+    X(TRACE, trace, NULL, "record MODEL FILE | replay FILE | compare FILE", 2, 3, \
+      "Record which experts a model chooses, and tell what residency policies make of it") \
     X(HELP, help, NULL, "[COMMAND]", 0, 1, "Explain a command and its options") \
     X(VERSION, version, NULL, "", 0, 0, "Print version, build and this machine's instruction sets")
 /* clang-format on */

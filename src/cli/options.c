@@ -54,10 +54,10 @@
 #define ON_ALL OPTIONS_OF_ALL
 
 /* In the order of the help: a command's own options first, those that many share last. */
-#define ON_ANSWER (ON(GENERATE) | ON(CHAT))    /* commands that write text */
-#define ON_SAMPLING (ON_ANSWER | ON(SERVE))    /* those that choose tokens */
-#define ON_MODEL_RUN (ON_SAMPLING | ON(SCORE)) /* those that open a model and run it */
-#define ON_IDS (ON(GENERATE) | ON(SCORE))
+#define ON_ANSWER (ON(GENERATE) | ON(CHAT))                /* commands that write text */
+#define ON_SAMPLING (ON_ANSWER | ON(SERVE))                /* those that choose tokens */
+#define ON_MODEL_RUN (ON_SAMPLING | ON(SCORE) | ON(TRACE)) /* those that open a model and run it */
+#define ON_IDS (ON(GENERATE) | ON(SCORE) | ON(TRACE))
 #define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT) | ON(DOCTOR)) /* and those that plan for it */
 
 static const struct option options[] = {
@@ -114,7 +114,7 @@ static const struct option options[] = {
          "write the logits behind each token to FILE: rows of little-endian float32"),
     TEXT("dump-trace", dump_trace, "FILE", NULL, ON(SCORE),
          "write hidden-state hash, experts and selected positions of each layer to FILE, as JSON lines"),
-    COUNT("max-tokens", max_tokens, "N", 1, 1 << 20, "128", ON_SAMPLING, "tokens of an answer at most"),
+    COUNT("max-tokens", max_tokens, "N", 1, 1 << 20, "128", ON_SAMPLING | ON(TRACE), "tokens of an answer at most"),
     NUMBER("temperature", temperature, 0, 2, "model", ON_SAMPLING,
            "0 takes the likeliest token, more is more varied; model: what generation_config.json says"),
     NUMBER("top-p", top_p, 0, 1, "model", ON_SAMPLING, "draw from the likeliest tokens that make up this share"),
@@ -131,6 +131,8 @@ static const struct option options[] = {
     FLAG("ignore-eos", ignore_eos, ON(GENERATE), "go on past the end of the answer, up to --max-tokens"),
     NUMBER("latent-norm-eps", latent_norm_eps, 0, 1, "model", ON_MODEL_RUN,
            "epsilon of the norms inside attention; model: what config.json says"),
+    TEXT("slots", slots, "LIST", "1%,3%,10%,25%,50%", ON(TRACE),
+         "numbers of expert slots to replay a trace with, or shares of the experts"),
     FLAG("machines", machines, ON(FIT), "a table for machines of 16 to 128 GiB instead of this one"),
     BYTES("disk-rate", disk_rate_bytes, 1 << 20, UINT64_C(1) << 40, "none", ON(FIT),
           "bytes a second that the disk reads, to predict tokens a second from"),

@@ -41,6 +41,7 @@ struct settings {
     uint64_t ram_budget_bytes, prompt_cache_bytes, prefill_chunk, io_depth;
     const char *experts_resident, *policy;
     unsigned kv, direct_io;
+    const char *slots;
     bool machines;
     uint64_t disk_rate_bytes;
     const char *sizes;
