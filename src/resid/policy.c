@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct policy_ops *const all[] = {&policy_lru,  &policy_layer_lru, &policy_lfu,
-                                               &policy_lfru, &policy_slru,      &policy_pins};
+static const struct policy_ops *const all[] = {&policy_lru,  &policy_layer_lru, &policy_lfu, &policy_lfru,
+                                               &policy_slru, &policy_due,       &policy_pins};
 enum { N_POLICIES = sizeof all / sizeof *all };
 
 size_t policy_count(void)
@@ -79,6 +79,9 @@ const char *policy_name(const struct policy *p)
 static void fade(struct policy *p)
 {
     for (uint32_t key = 0; key < n_keys(p); key++) p->keys[key].count /= 2;
+    for (int a = 0; a < POLICY_AGES; a++) p->ages[a] /= 2;
+    p->total /= 2;
+    p->exposure /= 2;
 }
 
 void policy_on_touch(struct policy *p, uint32_t key)
@@ -86,8 +89,12 @@ void policy_on_touch(struct policy *p, uint32_t key)
     ASSERT(key < n_keys(p));
     struct policy_key *k = &p->keys[key];
     uint32_t layer = key / p->shape.n_experts;
+    uint32_t age = p->turn - k->turn;
+    if (k->touched > 0) p->ages[age < POLICY_AGES ? age : POLICY_AGES - 1]++;
+    k->turn = p->turn;
     k->touched = ++p->now;
     if (k->count < UINT32_MAX - COUNT_ONE) k->count += COUNT_ONE;
+    p->total += COUNT_ONE;
     p->n_layers_used += !p->layer_was_used[layer];
     p->layer_was_used[layer] = 1;
     if (p->now % (POLICY_HALF_LIFE * (uint64_t)n_keys(p)) == 0) fade(p);
@@ -126,6 +133,8 @@ void policy_regroup(struct policy *p, uint32_t key, uint8_t group)
 
 void policy_on_turn(struct policy *p)
 {
+    p->turn++;
+    p->exposure += COUNT_ONE;
     if (p->ops->on_turn) p->ops->on_turn(p);
 }
 

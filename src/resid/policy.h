@@ -22,7 +22,7 @@ struct policy_kind {
 };
 size_t policy_count(void);
 struct policy_kind policy_kind_at(size_t i);
-#define POLICY_DEFAULT "lru"
+#define POLICY_DEFAULT "due"
 
 /* ERR_USER, with the known names, for an unknown one. */
 bool policy_new(struct policy **policy, struct alloc *alloc, const char *name, const struct policy_shape *shape,

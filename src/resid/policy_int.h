@@ -5,12 +5,14 @@
 
 enum {
     COUNT_ONE = 256,      /* one touch; fractions stay visible through several halvings */
-    POLICY_HALF_LIFE = 2, /* in touches per key: long against one token, short against a conversation */
+    POLICY_HALF_LIFE = 4, /* in touches per key: long against one token, short against a conversation */
     POLICY_GROUPS = 4,
+    POLICY_AGES = 16,
 };
 
 struct policy_key {
     uint64_t touched; /* the policy's time of the last touch, 0: never */
+    uint32_t turn;    /* the pass of the last touch */
     uint32_t count;   /* touches in COUNT_ONE, halved every half-life */
     uint8_t group;    /* the policy's own */
     bool is_admitted;
@@ -34,9 +36,14 @@ struct policy {
     uint32_t n_layers_used;           /* layers that were ever touched */
     uint32_t in_group[POLICY_GROUPS]; /* admitted keys by group */
     uint64_t now;                     /* touches so far */
+    uint32_t turn;                    /* passes so far */
+    uint64_t total, exposure;         /* all counts, and passes in COUNT_ONE: both fade as the counts do */
+    double ages[POLICY_AGES];         /* touches by passes since the touch before; the last: that many or more */
+    float age_factor[POLICY_AGES];    /* for "due" */
 };
 
-extern const struct policy_ops policy_lru, policy_layer_lru, policy_lfu, policy_lfru, policy_slru, policy_pins;
+extern const struct policy_ops policy_lru, policy_layer_lru, policy_lfu, policy_lfru, policy_slru, policy_due,
+    policy_pins;
 
 /* Admitted keys change group here, so that in_group stays right. */
 void policy_regroup(struct policy *policy, uint32_t key, uint8_t group);
