@@ -3,6 +3,9 @@
 /* The parts of `weir bench PART MODEL`. Each prints its own result, to context->out; operands[1] is the model. */
 #include "cli/commands.h"
 
+bool bench_disk(const struct command_context *context, struct err *err) MUST_CHECK;
+bool bench_memory(const struct command_context *context, struct err *err) MUST_CHECK;
+bool bench_engine(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_prefill(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_decode(const struct command_context *context, struct err *err) MUST_CHECK;
 

@@ -1,0 +1,156 @@
+#include "run/engine_bench.h"
+
+#include "base/assert.h"
+#include "base/checked.h"
+#include "par/read_rate.h"
+#include "run/disk_bench.h"
+
+enum { CEILING_BLOCKS = 32, MEMORY_RUNS = 5 };
+#define MEMORY_BYTES (UINT64_C(512) << 20)
+#define PIECE_BYTES (UINT64_C(4) << 20)
+
+struct bench {
+    struct engine *engine;
+    struct alloc *alloc;
+    struct engine_bench_result *result;
+    struct session session;
+    uint64_t random, spine_bytes;
+};
+
+static uint32_t random_token(struct bench *b)
+{
+    b->random = b->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    uint32_t vocab = engine_config(b->engine)->vocab;
+    return (uint32_t)(b->random >> 33) % (vocab > 64 ? vocab - 64 : vocab); /* special tokens come last */
+}
+
+static bool measure_disk(struct bench *b, uint64_t seed, struct err *err)
+{
+    const struct plan *plan = engine_plan(b->engine);
+    struct disk_figures figures;
+    const struct disk_trial trial = {.direct = streamed_is_direct(engine_streamed(b->engine)),
+                                     .depth = engine_settings_of(b->engine)->streamed.io_depth,
+                                     .block_bytes = plan->classes.of[0].slot_bytes,
+                                     .piece_bytes = PIECE_BYTES,
+                                     .n_blocks = CEILING_BLOCKS,
+                                     .seed = seed};
+    if (!disk_bench_run(&figures, b->alloc, engine_inventory(b->engine)->catalogue, &trial, err)) return false;
+    if (figures.bytes_per_s > b->result->disk_bytes_per_s) b->result->disk_bytes_per_s = figures.bytes_per_s;
+    return true;
+}
+
+bool memory_bench_run(double *bytes_per_s, struct alloc *alloc, unsigned n_threads, struct err *err)
+{
+    struct team *team = NULL;
+    struct read_rate rate = {0};
+    *bytes_per_s = 0;
+    bool ok = team_new(&team, alloc, n_threads, err) && read_rate_init(&rate, alloc, team, MEMORY_BYTES, err);
+    for (int i = 0; ok && i < MEMORY_RUNS; i++) {
+        int64_t begin_ns = clock_now_ns(clock_real());
+        read_rate_run(&rate, team);
+        double seconds = (double)(clock_now_ns(clock_real()) - begin_ns) / 1e9;
+        if (MEMORY_BYTES / seconds > *bytes_per_s) *bytes_per_s = MEMORY_BYTES / seconds;
+    }
+    read_rate_fini(&rate);
+    team_free(team);
+    return ok;
+}
+
+struct snapshot {
+    int64_t ns;
+    struct slots_stats slots;
+    struct streamer_stats streamer;
+    struct reader_stats reader;
+};
+
+static struct snapshot snap(const struct bench *b)
+{
+    struct streamed *s = engine_streamed(b->engine);
+    return (struct snapshot){clock_now_ns(clock_real()), *slots_stats(streamed_slots(s)), *streamed_stats(s),
+                             *reader_stats(streamed_reader(s))};
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void fill_phase(struct bench *b, struct engine_bench_phase *p, const struct snapshot *from)
+{
+    struct snapshot to = snap(b);
+    p->ns = to.ns - from->ns;
+    p->waited_ns = to.streamer.waited_ns - from->streamer.waited_ns;
+    p->busy_ns = to.reader.busy_ns - from->reader.busy_ns;
+    p->bytes_wanted = to.slots.bytes_wanted - from->slots.bytes_wanted;
+    p->bytes_read = to.reader.bytes_landed - from->reader.bytes_landed;
+    p->bytes_spine = p->n_passes * b->spine_bytes;
+    p->n_hits = to.slots.n_hits - from->slots.n_hits;
+    p->n_misses = to.slots.n_misses - from->slots.n_misses;
+    p->n_joined = to.slots.n_joined - from->slots.n_joined;
+    p->n_hints = to.slots.n_hints - from->slots.n_hints;
+    p->n_hint_hits = to.slots.n_hint_hits - from->slots.n_hint_hits;
+}
+
+static void weigh(struct engine_bench_phase *p, const struct engine_bench_result *r)
+{
+    double seconds = (double)p->ns / 1e9;
+    p->disk_floor_s = (double)p->bytes_read / r->disk_bytes_per_s;
+    p->memory_floor_s = (double)(p->bytes_wanted + p->bytes_spine) / r->memory_bytes_per_s;
+    p->processor_s = (double)(p->ns - p->waited_ns) / 1e9;
+    p->over_floor = seconds / larger(p->disk_floor_s, p->processor_s);
+    p->disk_share = p->disk_floor_s / seconds;
+}
+
+static bool run_prompt(struct bench *b, uint32_t n, struct err *err)
+{
+    struct engine_bench_phase *p = &b->result->prefill;
+    uint32_t *tokens = alloc_get_array(b->alloc, n, sizeof *tokens, err);
+    if (!tokens) return false;
+    for (uint32_t i = 0; i < n; i++) tokens[i] = random_token(b);
+    p->n_tokens = n;
+    p->n_passes = (uint32_t)div_up(n, engine_settings_of(b->engine)->pass_rows);
+    struct snapshot from = snap(b);
+    bool ok = session_feed(&b->session, tokens, n, NULL, NULL, err);
+    fill_phase(b, p, &from);
+    alloc_put(b->alloc, tokens);
+    return ok;
+}
+
+static bool run_decode(struct bench *b, struct engine_bench_phase *p, uint32_t n, struct err *err)
+{
+    p->n_tokens = p->n_passes = n;
+    struct snapshot from = snap(b);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t next = forward_argmax(b->session.logits, engine_config(b->engine)->vocab);
+        if (!session_feed(&b->session, &next, 1, NULL, NULL, err)) return false;
+    }
+    fill_phase(b, p, &from);
+    return true;
+}
+
+bool engine_bench_run(struct engine_bench_result *result, struct engine *engine, const struct engine_bench_shape *shape,
+                      struct err *err)
+{
+    struct bench b = {.engine = engine, .alloc = engine_alloc(engine), .result = result, .random = shape->seed};
+    struct spine_bytes spine;
+    ASSERT(shape->prompt_tokens > 0);
+    *result = (struct engine_bench_result){0};
+    if (!engine_streamed(engine))
+        return err_set(err, ERR_USER, "%s: a checkpoint does not stream", engine_settings_of(engine)->model_dir);
+    if (!spine_count(&spine, b.alloc, engine_inventory(engine), engine_settings_of(engine)->streamed.spine, err))
+        return false;
+    b.spine_bytes = spine.main + spine.indexers;
+    result->is_direct = streamed_is_direct(engine_streamed(engine));
+    result->n_slots = engine_plan(engine)->n_slots_total;
+    if (!memory_bench_run(&result->memory_bytes_per_s, b.alloc, engine_settings_of(engine)->n_threads, err))
+        return false;
+    session_init(&b.session, engine);
+    bool ok = measure_disk(&b, shape->seed, err) && run_prompt(&b, shape->prompt_tokens, err) &&
+              run_decode(&b, &result->warm_up, shape->warm_up_tokens, err) &&
+              run_decode(&b, &result->decode, shape->decode_tokens, err) && measure_disk(&b, ~shape->seed, err);
+    session_fini(&b.session);
+    weigh(&result->prefill, result);
+    weigh(&result->warm_up, result);
+    weigh(&result->decode, result);
+    return ok;
+}
