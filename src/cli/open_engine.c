@@ -1,5 +1,6 @@
 #include "cli/open_engine.h"
 
+#include "cli/folders.h"
 #include "cli/nearest.h"
 #include "plat/cpu.h"
 #include <inttypes.h>
@@ -62,6 +63,7 @@ bool engine_settings_from(struct engine_settings *out, const struct command_cont
     out->latent_norm_eps = (float)s->latent_norm_eps; /* NAN: as the model says */
     out->kv_storage = (enum kv_storage)s->kv;
     out->streamed.direct = (enum direct_choice)s->direct_io;
+    out->streamed.prefetch = s->prefetch == 1;
     if (s->experts_resident && !read_percent(&out->experts_resident, s->experts_resident, err)) return false;
     return cpu_mask_without(&out->cpu_mask, s->cpu_mask, err);
 }
@@ -69,8 +71,19 @@ bool engine_settings_from(struct engine_settings *out, const struct command_cont
 bool open_engine(struct engine **engine, const struct command_context *context, struct err *err)
 {
     struct engine_settings settings;
-    return engine_settings_from(&settings, context, err) &&
-           engine_open(engine, context->alloc, context->fs, &settings, err);
+    char folder[4096] = "", note[STREAMED_NOTE_MAX];
+    const struct settings *s = context->settings;
+    if (!engine_settings_from(&settings, context, err)) return false;
+    if (s->usage_history && s->state_folder) {
+        snprintf(folder, sizeof folder, "%s/", s->state_folder);
+        folders_make(folder);
+        settings.streamed.usage_folder = s->state_folder;
+    }
+    settings.streamed.usage_import = s->usage_import;
+    if (!engine_open(engine, context->alloc, context->fs, &settings, err)) return false;
+    while (engine_streamed(*engine) && streamed_take_note(engine_streamed(*engine), note))
+        fprintf(context->log, "weir: %s\n", note);
+    return true;
 }
 
 bool open_token_list(struct token_list *list, const struct command_context *context, struct err *err)

@@ -40,7 +40,9 @@ struct settings {
     double latent_norm_eps;
     uint64_t ram_budget_bytes, prompt_cache_bytes, prefill_chunk, io_depth;
     const char *experts_resident, *policy;
-    unsigned kv, direct_io;
+    unsigned kv, direct_io, prefetch;
+    bool usage_history;
+    const char *usage_import;
     const char *slots;
     bool machines;
     uint64_t disk_rate_bytes;

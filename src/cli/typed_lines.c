@@ -1,5 +1,6 @@
 #include "cli/typed_lines.h"
 
+#include "cli/folders.h"
 #include "base/utf8.h"
 #include <errno.h>
 #include <histedit.h>
@@ -62,17 +63,6 @@ static unsigned char paste(EditLine *edit, int key)
     return CC_REFRESH;
 }
 
-/* Makes the folder and those above it, as far as they are missing; a failure shows when the file is written. */
-static void make_folders(const char *path)
-{
-    char folder[4096];
-    for (size_t n = 1; path[n] && n < sizeof folder; n++) {
-        if (path[n] != '/') continue;
-        snprintf(folder, sizeof folder, "%.*s", (int)n, path);
-        mkdir(folder, 0700);
-    }
-}
-
 static bool open_history(struct typed_lines *lines, struct err *err)
 {
     HistEvent event;
@@ -89,7 +79,7 @@ static bool open_history(struct typed_lines *lines, struct err *err)
     if (ok) lines->history_path = buf_take(&path);
     buf_fini(&path);
     if (!ok) return false;
-    make_folders(lines->history_path);
+    folders_make(lines->history_path);
     history(lines->history, &event, H_LOAD, lines->history_path); /* a first time has none */
     return true;
 }

@@ -152,6 +152,7 @@ static bool run_block(struct forward *f, uint32_t layer, struct err *err)
     if (f->config.is_sparse[layer]) {
         if (!experts_run(f, layer, block, err)) return false; /* the only step that may wait for the disk */
     } else {
+        foresee_run(f, layer);
         swiglu_run(f, f->update, &block->role[ROLE_GATE], &block->role[ROLE_UP], &block->role[ROLE_DOWN], f->normed,
                    f->n_rows);
         stage_end(&f->stages, STAGE_DENSE);

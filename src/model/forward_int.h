@@ -94,15 +94,16 @@ struct forward {
     float *context; /* [n_heads][value_dim] */
     float *ones;    /* [kv_rank] scales that leave integers as they are */
 
-    float *router_scores;            /* [rows_max][n_experts] sigmoid */
-    uint32_t *routed;                /* [rows_max][n_experts_per_token] ascending */
-    float *routed_weights;           /* likewise */
-    struct expert_rows *expert_rows; /* [n_experts] */
-    struct route *routes;            /* [rows_max * n_experts_per_token], by expert */
-    uint32_t *wanted;                /* [n_experts] */
-    float *expert_in, *expert_out;   /* [rows_max or FEED_ROWS, the smaller][hidden] */
-    float *gate, *up;                /* likewise, [widest inner] */
-    float *partial;                  /* [PARTIAL_OUTPUTS_MAX][hidden] */
+    float *router_scores;             /* [rows_max][n_experts] sigmoid */
+    uint32_t *routed;                 /* [rows_max][n_experts_per_token] ascending */
+    float *routed_weights;            /* likewise */
+    struct expert_rows *expert_rows;  /* [n_experts] */
+    struct route *routes;             /* [rows_max * n_experts_per_token], by expert */
+    uint32_t *wanted;                 /* [n_experts] */
+    uint32_t *foreseen, *foreseen_by; /* [n_experts] of the next layer, and by how many rows */
+    float *expert_in, *expert_out;    /* [rows_max or FEED_ROWS, the smaller][hidden] */
+    float *gate, *up;                 /* likewise, [widest inner] */
+    float *partial;                   /* [PARTIAL_OUTPUTS_MAX][hidden] */
 
     float *mtp_in;     /* [rows_max][2 * hidden]; NULL without MTP */
     float *logit_in;   /* [logit_rows_max][hidden] */
@@ -133,6 +134,9 @@ bool indexer_run(struct forward *f, uint32_t layer, const struct block_weights *
 
 /* routed and routed_weights from normed. */
 bool router_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err) MUST_CHECK;
+
+/* Hints at the experts that layer + 1 will want, when that was asked for. */
+void foresee_run(struct forward *f, uint32_t layer);
 
 /* update = experts(normed), router included. */
 bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err) MUST_CHECK;

@@ -80,6 +80,8 @@ static void add_tiles(struct pieces *pieces, const struct config *c, const struc
     ADD_PASS(ones, c->kv_rank);
     ADD_PASS(expert_rows, c->n_experts);
     ADD_PASS(wanted, c->n_experts);
+    ADD_PASS(foreseen, c->n_experts);
+    ADD_PASS(foreseen_by, c->n_experts);
     ADD_PASS(expert_in, feed * c->hidden);
     ADD_PASS(gate, feed * inner);
     ADD_PASS(up, feed * inner);

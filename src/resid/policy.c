@@ -149,13 +149,38 @@ size_t policy_choose_victim(struct policy *p, const uint32_t *keys, size_t n, ui
 
 bool policy_prefers(const struct policy *p, uint32_t incoming, uint32_t victim)
 {
-    return p->keys[incoming].count > p->keys[victim].count;
+    /* What is hinted at is wanted in most cases; a victim that is wanted in fewer than half of all passes gives way. */
+    return p->keys[incoming].count > p->keys[victim].count || 2 * (uint64_t)p->keys[victim].count < p->exposure;
 }
 
 void policy_seed(struct policy *p, uint32_t key, uint32_t count)
 {
     ASSERT(key < n_keys(p));
+    p->total -= p->keys[key].count;
     p->keys[key].count = count < UINT32_MAX / COUNT_ONE ? count * COUNT_ONE : UINT32_MAX;
+    p->total += p->keys[key].count;
+}
+
+void policy_seed_passes(struct policy *p, uint32_t n)
+{
+    p->exposure = (uint64_t)n * COUNT_ONE;
+    p->n_layers_used = 0;
+    for (uint32_t key = 0; key < n_keys(p); key++) {
+        uint32_t *was_used = &p->layer_was_used[key / p->shape.n_experts];
+        if (p->keys[key].count > 0) *was_used = 1;
+    }
+    for (uint32_t layer = 0; layer < p->shape.n_layers; layer++) p->n_layers_used += p->layer_was_used[layer];
+}
+
+uint32_t policy_passes(const struct policy *p)
+{
+    return (uint32_t)(p->exposure / COUNT_ONE);
+}
+
+uint32_t policy_touches(const struct policy *p, uint32_t key)
+{
+    ASSERT(key < n_keys(p));
+    return p->keys[key].count / COUNT_ONE;
 }
 
 void policy_pin(struct policy *p, uint32_t key)

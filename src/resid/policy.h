@@ -46,6 +46,11 @@ bool policy_prefers(const struct policy *policy, uint32_t incoming, uint32_t vic
 
 /* Starts a key's counter from recorded use. */
 void policy_seed(struct policy *policy, uint32_t key, uint32_t count);
+/* Decayed touches of a key: what policy_seed starts from the next time. */
+uint32_t policy_touches(const struct policy *policy, uint32_t key);
+/* The passes that all counters stem from, decayed likewise. */
+void policy_seed_passes(struct policy *policy, uint32_t n);
+uint32_t policy_passes(const struct policy *policy);
 /* For "pins": never a victim while any other can be. Other policies do not listen. */
 void policy_pin(struct policy *policy, uint32_t key);
 

@@ -331,12 +331,16 @@ bool slots_has(const struct slots *s, uint32_t key)
     return s->slot_of[key] != NO_SLOT && s->slots[s->slot_of[key]].state == SLOT_RESIDENT;
 }
 
+bool slots_hint_room(const struct slots *s)
+{
+    return !reader_has_queued(s->with.reader, READ_SWEEP) && reader_room(s->with.reader) >= 2 * s->pieces_max;
+}
+
 void slots_hint(struct slots *s, uint32_t key)
 {
     ASSERT(key < s->n_keys);
     uint64_t weight_bytes;
-    if (s->slot_of[key] != NO_SLOT || reader_has_queued(s->with.reader, READ_SWEEP)) return;
-    if (reader_room(s->with.reader) < 2 * s->pieces_max) return; /* the rest is for demand */
+    if (s->slot_of[key] != NO_SLOT || !slots_hint_room(s)) return;
     uint32_t c = class_of_key(s, key, &weight_bytes);
     struct slot *slot = find_empty(s, c);
     if (!slot) {

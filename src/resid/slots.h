@@ -49,6 +49,8 @@ void slots_unpin(struct slots *slots, uint32_t slot);
 /* Whether a want would be a hit; takes nothing. */
 bool slots_has(const struct slots *slots, uint32_t key);
 
+/* Whether a hint may begin now: nothing more urgent is queued, and the reader has room to spare. */
+bool slots_hint_room(const struct slots *slots);
 /* Begins to load an expert that nobody asked for yet, unless that costs something of more value. */
 void slots_hint(struct slots *slots, uint32_t key);
 /* Gives up hinted loads of this layer that are neither leased nor among keys [n] (ascending). */

@@ -1,7 +1,9 @@
 #include "resid/streamed.h"
 
 #include "base/assert.h"
+#include "base/buf.h"
 #include "resid/shard_files.h"
+#include "resid/usage.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,9 +11,10 @@
 
 enum { IO_DEPTH = 32, IO_THREADS = 8, RECHECKS_A_PASS = 8, NOTES_MAX = 8 };
 #define PIECE_BYTES (UINT64_C(4) << 20)
-#define QUIET_NS INT64_C(60000000000)      /* without a shrink before a slot comes back */
-#define LIMITS_EVERY_NS INT64_C(500000000) /* between looks at the control groups, which cost more than a look at us \
-                                            */
+#define QUIET_NS INT64_C(60000000000) /* without a shrink before a slot comes back */
+#define LIMITS_EVERY_NS                                                                          \
+    INT64_C(500000000) /* between looks at the control groups, which cost more than a look at us \
+                        */
 #define GROUP_RESERVE_BYTES (UINT64_C(64) << 20) /* that a control group must have left */
 
 struct streamed {
@@ -33,6 +36,9 @@ struct streamed {
     struct err broken;          /* why the model cannot go on; no kind: it can */
     char notes[NOTES_MAX][STREAMED_NOTE_MAX];
     uint32_t n_notes;
+    bool is_open;
+    struct usage usage; /* without counts: none is kept */
+    char *usage_path;
 };
 
 static void note(struct streamed *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -118,6 +124,66 @@ static bool open_streamer(struct streamed *s, const struct streamed_settings *se
     return streamer_new(&s->weights, s->alloc, &with, err);
 }
 
+static bool name_usage(struct streamed *s, const char *folder, struct err *err)
+{
+    const uint8_t *identity = s->inventory->catalogue->identity;
+    struct buf path;
+    buf_init(&path, s->alloc, 1 << 16);
+    bool ok = buf_printf(&path, err, "%s/usage-", folder);
+    for (int i = 0; ok && i < 8; i++) ok = buf_printf(&path, err, "%02x", identity[i]);
+    if (ok) s->usage_path = buf_take(&path);
+    buf_fini(&path);
+    return ok;
+}
+
+/* A history that cannot be had is a note, not a failure: it is advice. */
+static bool read_usage(struct streamed *s, const struct streamed_settings *settings, struct err *err)
+{
+    const struct inventory *inventory = s->inventory;
+    const struct config *config = inventory->config;
+    struct file_system fs = inventory->catalogue->shards[0].file.fs;
+    struct err why = {0};
+    bool ok = true;
+    if (!settings->usage_folder && !settings->usage_import) return true;
+    if (!usage_init(&s->usage, s->alloc, config->n_layers + 1, config->n_experts, inventory->catalogue->identity, err))
+        return false;
+    if (settings->usage_folder && !name_usage(s, settings->usage_folder, err)) return false;
+    if (settings->usage_import) {
+        bool *has_experts = alloc_get_array(s->alloc, config->n_layers + 1, sizeof *has_experts, err);
+        if (!has_experts) return false;
+        for (uint32_t l = 0; l <= config->n_layers; l++)
+            has_experts[l] = inventory->layers[l].experts && (l < config->n_layers || settings->spine.with_mtp);
+        ok = usage_import(&s->usage, fs, settings->usage_import, has_experts, err); /* asked for by name */
+        alloc_put(s->alloc, has_experts);
+        return ok;
+    }
+    if (!usage_read(&s->usage, fs, s->usage_path, &why))
+        note(s, "%s; placement starts from nothing, and a new history will take its place", why.text);
+    return true;
+}
+
+static bool use_usage(struct streamed *s, uint32_t n_slots, struct err *err)
+{
+    if (!s->usage.counts) return true;
+    usage_seed(&s->usage, s->policy);
+    uint32_t *keys = alloc_get_array(s->alloc, n_slots, sizeof *keys, err);
+    if (!keys) return false;
+    uint32_t n = 0, n_top = usage_top(&s->usage, keys, n_slots);
+    for (uint32_t i = 0; i < n_top; i++) /* a history may tell of layers that this run leaves out */
+        if (s->inventory->layers[keys[i] / s->usage.n_experts].experts) keys[n++] = keys[i];
+    bool ok = streamer_preload(s->weights, keys, n, err);
+    alloc_put(s->alloc, keys);
+    return ok;
+}
+
+static void write_usage(struct streamed *s)
+{
+    if (!s->is_open || !s->usage_path) return;
+    usage_take(&s->usage, s->policy);
+    struct err why = {0};
+    (void)!usage_write(&s->usage, write_system_real(), s->usage_path, &why); /* advice: nobody to tell */
+}
+
 bool streamed_open(struct streamed **out, struct alloc *alloc, const struct inventory *inventory,
                    const struct streamed_settings *settings, struct err *err)
 {
@@ -127,10 +193,13 @@ bool streamed_open(struct streamed **out, struct alloc *alloc, const struct inve
     *s = (struct streamed){.alloc = alloc, .inventory = inventory, .clock = settings->clock};
     if (!open_reader(s, settings, err)) goto fail;
     if (!spine_load(&s->spine, alloc, inventory, settings->spine, s->reader, s->files, PIECE_BYTES, err)) goto fail;
+    if (!read_usage(s, settings, err)) goto fail;
     if (!open_streamer(s, settings, err)) goto fail;
+    if (!use_usage(s, settings->plan->n_slots_total, err)) goto fail;
     s->guard = (struct guard){.budget_bytes = settings->plan->budget_bytes,
                               .slot_bytes = settings->plan->classes.of[0].slot_bytes,
                               .quiet_ns = QUIET_NS};
+    s->is_open = true;
     *out = s;
     return true;
 fail:
@@ -141,6 +210,9 @@ fail:
 void streamed_close(struct streamed *s)
 {
     if (!s) return;
+    write_usage(s);
+    usage_fini(&s->usage);
+    alloc_put(s->alloc, s->usage_path);
     streamer_free(s->weights);
     policy_free(s->policy);
     spine_free(s->spine);

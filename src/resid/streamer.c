@@ -33,6 +33,10 @@ struct streamer {
     struct entry *entries;      /* [n_experts]: the want */
     uint32_t *keys;             /* [n_experts] scratch */
     uint32_t n_entries, n_left; /* n_left: not yet handed out */
+    uint32_t *hints;            /* [n_experts] keys that were hinted at, in order, and how far they were begun */
+    uint32_t n_hints, next_hint;
+    uint32_t *preload; /* keys to be loaded when there is nothing else to do */
+    uint32_t n_preload, next_preload;
     uint32_t layer;
     enum want_order order;
     bool has_failed; /* an expert of this want cannot be had, for the reason below */
@@ -85,11 +89,29 @@ static void start_misses(struct streamer *s)
     }
 }
 
+/* Hints wait until everything that is wanted has been begun and taken up by the device. */
+static void start_hints(struct streamer *s)
+{
+    for (uint32_t i = 0; i < s->n_entries; i++)
+        if (s->entries[i].state == ENTRY_WAITING) return;
+    for (; s->next_hint < s->n_hints; s->next_hint++) {
+        if (!slots_hint_room(s->slots)) return;
+        slots_hint(s->slots, s->hints[s->next_hint]);
+    }
+    for (; s->next_preload < s->n_preload; s->next_preload++) {
+        if (!slots_hint_room(s->slots)) return;
+        slots_hint(s->slots, s->preload[s->next_preload]);
+    }
+}
+
 static void keep_going(struct streamer *s)
 {
     while (absorb(s, false)) continue;
     start_misses(s);
     (void)absorb(s, false); /* hands the new reads to the device */
+    if (s->next_hint == s->n_hints && s->next_preload == s->n_preload) return;
+    start_hints(s);
+    (void)absorb(s, false);
 }
 
 static void drop(struct streamer *s)
@@ -125,6 +147,7 @@ static bool want(struct weights *weights, uint32_t layer, const uint32_t *ids, s
         s->entries[i] = (struct entry){.key = s->keys[i]};
     }
     s->n_entries = s->n_left = (uint32_t)n;
+    s->n_hints = s->next_hint = 0; /* what was not begun by now comes as demand or not at all */
     slots_drop_hints(s->slots, layer, s->keys, n);
     /* All hits first: their leases keep a miss of the same want from pushing them out. */
     for (size_t i = 0; i < n; i++) {
@@ -202,6 +225,7 @@ static void wait_for_front(struct streamer *s)
             s->has_failed = true;
         }
         start_misses(s);
+        start_hints(s);
     }
     s->stats.waited_ns += clock_now_ns(s->with.clock) - since_ns;
 }
@@ -231,8 +255,11 @@ static void hint(struct weights *weights, uint32_t layer, const uint32_t *ids, s
 {
     struct streamer *s = streamer_of(weights);
     if (!s->inventory->layers[layer].experts) return;
-    for (size_t i = 0; i < n; i++) slots_hint(s->slots, slots_key(s->slots, layer, ids[i]));
-    (void)absorb(s, false);
+    ASSERT(n <= s->inventory->config->n_experts);
+    for (size_t i = 0; i < n; i++) s->hints[i] = slots_key(s->slots, layer, ids[i]);
+    s->n_hints = (uint32_t)n;
+    s->next_hint = 0;
+    keep_going(s);
 }
 
 /* Like the reader's, for the few reads that do not go through it. */
@@ -345,6 +372,8 @@ bool streamer_new(struct weights **out, struct alloc *alloc, const struct stream
     if (!s->entries) goto fail;
     s->keys = alloc_get_array(alloc, inventory->config->n_experts, sizeof *s->keys, err);
     if (!s->keys) goto fail;
+    s->hints = alloc_get_array(alloc, inventory->config->n_experts, sizeof *s->hints, err);
+    if (!s->hints) goto fail;
     if (!make_embedding(s, err)) goto fail;
     if (!slots_new(&s->slots, alloc, &settings->slots, err)) goto fail;
     *out = &s->weights;
@@ -352,6 +381,18 @@ bool streamer_new(struct weights **out, struct alloc *alloc, const struct stream
 fail:
     streamer_free(&s->weights);
     return false;
+}
+
+bool streamer_preload(struct weights *weights, const uint32_t *keys, uint32_t n, struct err *err)
+{
+    struct streamer *s = streamer_of(weights);
+    ASSERT(!s->preload);
+    s->preload = alloc_get_array(s->alloc, n, sizeof *s->preload, err);
+    if (!s->preload) return false;
+    memcpy(s->preload, keys, n * sizeof *keys);
+    s->n_preload = n;
+    keep_going(s);
+    return true;
 }
 
 void streamer_free(struct weights *weights)
@@ -363,6 +404,8 @@ void streamer_free(struct weights *weights)
     alloc_put(s->alloc, s->kept_tokens);
     alloc_put(s->alloc, s->kept_rows);
     alloc_put(s->alloc, s->row);
+    alloc_put(s->alloc, s->preload);
+    alloc_put(s->alloc, s->hints);
     alloc_put(s->alloc, s->keys);
     alloc_put(s->alloc, s->entries);
     alloc_put(s->alloc, s);

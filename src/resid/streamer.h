@@ -27,6 +27,8 @@ struct streamer_stats {
 /* ERR_DATA for experts in formats that kernels do not read as stored. */
 bool streamer_new(struct weights **weights, struct alloc *alloc, const struct streamer_settings *settings,
                   struct err *err) MUST_CHECK;
+/* Loads these experts while nothing else is to be read, in this order: what a history expects to be wanted. Copied. */
+bool streamer_preload(struct weights *weights, const uint32_t *keys, uint32_t n, struct err *err) MUST_CHECK;
 /* No lease may be out. NULL is fine. */
 void streamer_free(struct weights *weights);
 

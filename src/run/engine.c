@@ -132,7 +132,8 @@ static bool make_forward(struct engine *e, struct err *err)
                                             .logit_rows_max = s->logit_rows,
                                             .positions_max = s->context_tokens,
                                             .kv_storage = s->kv_storage,
-                                            .kv_blocks_max = e->plan.kv_blocks + e->plan.prompt_cache_blocks};
+                                            .kv_blocks_max = e->plan.kv_blocks + e->plan.prompt_cache_blocks,
+                                            .foresees = e->streamed && s->streamed.prefetch};
     if (!forward_new(&e->forward, e->alloc, &e->config, weights, &kern, e->team, &options, err)) return false;
     forward_set_clock(e->forward, now_ns, NULL);
     return true;

@@ -13,10 +13,10 @@ static struct tiny_model model;
 static uint32_t tokens[TOKENS];
 static float *truth, *logits; /* [TOKENS][vocab] */
 
-static void run(float *out, unsigned n_threads, size_t chunk)
+static void run(float *out, unsigned n_threads, size_t chunk, bool foresees)
 {
     struct tiny_run pass;
-    struct forward_options options = {.rows_max = 64, .logit_rows_max = 64, .positions_max = 64};
+    struct forward_options options = {.rows_max = 64, .logit_rows_max = 64, .positions_max = 64, .foresees = foresees};
     struct kv kv;
     tiny_run_init(&pass, &model, NULL, n_threads, UINT32_MAX, &options);
     kv_init(&kv, forward_kv_pool(pass.forward));
@@ -32,7 +32,7 @@ static int open_model_and_truth(void **state)
     for (uint32_t i = 0; i < TOKENS; i++) tokens[i] = (i * 2654435761u >> 7) % model.config.vocab;
     truth = calloc((size_t)TOKENS * model.config.vocab, sizeof *truth);
     logits = calloc((size_t)TOKENS * model.config.vocab, sizeof *logits);
-    run(truth, 1, 1);
+    run(truth, 1, 1, false);
     return truth && logits ? 0 : -1;
 }
 
@@ -46,46 +46,62 @@ static int close_model_and_truth(void **state)
     return 0;
 }
 
+static bool make_pool(void *context, struct aio **aio, struct alloc *alloc, unsigned depth, struct err *err)
+{
+    (void)context;
+    return aio_pool_new(aio, alloc, depth, 3, err);
+}
+
+/* What varies from one placement to the next. */
+struct placement {
+    double share; /* of the experts */
+    bool pool, prefetch;
+    unsigned number;
+};
+
+static void check_placement(const struct placement *at)
+{
+    struct streamed *streamed;
+    struct plan plan;
+    struct err err = {0};
+    struct streamed_settings settings = streamed_settings_default();
+    const struct plan_request request = {.budget_bytes = UINT64_C(1) << 30,
+                                         .context_tokens = 64,
+                                         .n_sequences = 1,
+                                         .n_threads = 1,
+                                         .spine = settings.spine,
+                                         .requests_max = STREAMED_REQUESTS_MAX,
+                                         .embedding_rows_kept = STREAMED_EMBEDDING_ROWS,
+                                         .slots_max = (uint32_t)(at->share * model.inventory.n_routed_experts) + 1};
+    if (!plan_make(&plan, &model.alloc, &model.inventory, &request, &err)) fail_msg("%s", err.text);
+    settings.plan = &plan;
+    settings.policy = policy_kind_at(at->number % policy_count()).name;
+    settings.direct = at->number % 3 == 0 ? DIRECT_AUTO : at->number % 3 == 1 ? DIRECT_ON : DIRECT_OFF;
+    if (at->pool) settings.device.make = make_pool;
+    if (!streamed_open(&streamed, &model.alloc, &model.inventory, &settings, &err)) fail_msg("%s", err.text);
+    model.weights = streamed_weights(streamed);
+    for (int pass = 0; pass < 2; pass++) { /* with nothing in memory, and with what is left */
+        size_t chunk = pass == 0 ? 1 + 13 * (at->number % 4) : 40;
+        memset(logits, 0, (size_t)TOKENS * model.config.vocab * sizeof *logits);
+        run(logits, 1 + at->number % 3, chunk, at->prefetch);
+        assert_memory_equal(logits, truth, (size_t)TOKENS * model.config.vocab * sizeof *logits);
+    }
+    const struct slots_stats *stats = slots_stats(streamed_slots(streamed));
+    printf("%3.0f %% in %u slots, %s, %s, %s%s: %d hits, %d misses, %d hints, %d evictions\n", 100 * at->share,
+           stats->n_slots, settings.policy, reader_device(streamed_reader(streamed)),
+           streamed_is_direct(streamed) ? "direct" : "buffered", at->prefetch ? ", prefetch" : "", (int)stats->n_hits,
+           (int)stats->n_misses, (int)stats->n_hints, (int)stats->n_evictions);
+    assert_int_equal(stats->n_leased, 0);
+    assert_true(stats->n_misses > 0);
+    if (at->share < 0.3) assert_true(stats->n_evictions > 100); /* or it would not have streamed */
+    streamed_close(streamed);
+}
+
 static void same_for_any_placement(void **state)
 {
     (void)state;
-    static const uint32_t slots[] = {2, 9, 40, 1000};
-    for (size_t i = 0; i < 8; i++) {
-        struct streamed *streamed;
-        struct plan plan;
-        struct err err = {0};
-        struct streamed_settings settings = streamed_settings_default();
-        struct plan_request request = {.budget_bytes = UINT64_C(1) << 30,
-                                       .context_tokens = 64,
-                                       .n_sequences = 1,
-                                       .n_threads = 1,
-                                       .spine = settings.spine,
-                                       .prompt_cache_bytes = 0,
-                                       .tokenizer_bytes = 0,
-                                       .requests_max = STREAMED_REQUESTS_MAX,
-                                       .embedding_rows_kept = STREAMED_EMBEDDING_ROWS,
-                                       .slots_max = slots[i % 4]};
-        if (!plan_make(&plan, &model.alloc, &model.inventory, &request, &err)) fail_msg("%s", err.text);
-        settings.plan = &plan;
-        settings.policy = policy_kind_at(i % policy_count()).name;
-        settings.direct = i % 3 == 0 ? DIRECT_AUTO : i % 3 == 1 ? DIRECT_ON : DIRECT_OFF;
-        if (!streamed_open(&streamed, &model.alloc, &model.inventory, &settings, &err)) fail_msg("%s", err.text);
-        model.weights = streamed_weights(streamed);
-        for (int pass = 0; pass < 2; pass++) { /* with nothing in memory, and with what is left */
-            size_t chunk = pass == 0 ? 1 + 13 * (i % 4) : 40;
-            memset(logits, 0, (size_t)TOKENS * model.config.vocab * sizeof *logits);
-            run(logits, 1 + i % 3, chunk);
-            assert_memory_equal(logits, truth, (size_t)TOKENS * model.config.vocab * sizeof *logits);
-        }
-        const struct slots_stats *stats = slots_stats(streamed_slots(streamed));
-        printf("%u slots, %s, %s, %s: %d hits, %d misses, %d evictions\n", stats->n_slots, settings.policy,
-               reader_device(streamed_reader(streamed)), streamed_is_direct(streamed) ? "direct" : "buffered",
-               (int)stats->n_hits, (int)stats->n_misses, (int)stats->n_evictions);
-        assert_int_equal(stats->n_leased, 0);
-        assert_true(stats->n_misses > 0);
-        if (plan.n_slots_total < 20) assert_true(stats->n_evictions > 100); /* or it would not have streamed */
-        streamed_close(streamed);
-    }
+    static const double shares[] = {0.02, 0.05, 0.10, 0.50, 1};
+    for (unsigned i = 0; i < 20; i++) check_placement(&(struct placement){shares[i / 4], i & 1, i & 2, i});
 }
 
 static void a_missing_policy_or_allocation_leaves_nothing(void **state)

@@ -122,6 +122,7 @@ static struct engine_settings settings_of(struct world *w)
     s.streamed.direct = DIRECT_OFF;
     s.streamed.io_depth = (unsigned)(1 + roll(&w->random, 32));
     s.streamed.policy = policy_kind_at(roll(&w->random, policy_count())).name;
+    s.streamed.prefetch = roll(&w->random, 2);
     s.streamed.device = (struct device_source){make_device, w};
     s.streamed.clock = clock_simulated(&w->clock);
     return s;
@@ -202,6 +203,7 @@ static void every_schedule_gives_the_same_logits(void **state)
     assert_true(total_evictions > 20 * n_schedules); /* or it would not have streamed */
     assert_true(total_failed_passes > n_schedules / 20);
     assert_true(total_shrinks > n_schedules / 20);
+    assert_true(total_hints > n_schedules);
 }
 
 /* A comparison that cannot fail proves nothing: with one byte of one expert changed, the logits must differ. */

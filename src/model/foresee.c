@@ -1,0 +1,49 @@
+/* Which experts the next layer will probably want: its norm and router over this layer's residual stream, before the
+ * feed-forward of this layer is known. Only advice for whoever keeps the weights: nothing of it enters a result. */
+#include "model/forward_int.h"
+#include <math.h>
+#include <string.h>
+
+/* Ids of the row's likeliest experts, the likeliest first. */
+static void foresee_row(struct forward *f, size_t row, const float *bias, uint32_t *ids)
+{
+    const struct config *c = &f->config;
+    float *score = f->router_scores + row * c->n_experts;
+    f->kern.sigmoid(score, score, c->n_experts);
+    for (uint32_t e = 0; e < c->n_experts; e++) score[e] += bias[e];
+    for (uint32_t i = 0; i < c->n_experts_per_token; i++) {
+        uint32_t best = 0;
+        for (uint32_t e = 1; e < c->n_experts; e++)
+            if (score[e] > score[best]) best = e;
+        ids[i] = best;
+        score[best] = -INFINITY;
+    }
+}
+
+/* Experts that any row is expected to want, ascending as they lie on disk; of a single row the likeliest half, the
+ * likeliest first. */
+void foresee_run(struct forward *f, uint32_t layer)
+{
+    const struct config *c = &f->config;
+    uint32_t next = layer + 1, k = c->n_experts_per_token;
+    size_t n_rows = f->n_rows < FEED_ROWS ? f->n_rows : FEED_ROWS, n = 0;
+    if (!f->options.foresees || next >= c->n_layers || !c->is_sparse[next]) return;
+    const struct block_weights *block = &f->spine->blocks[next];
+    for (size_t r = 0; r < n_rows; r++)
+        f->kern.rmsnorm(f->expert_in + r * c->hidden, f->stream + r * c->hidden, vector_of(block, ROLE_POST_NORM),
+                        c->hidden, c->rms_eps);
+    linear_apply(&f->linear, f->router_scores, &block->role[ROLE_ROUTER], f->expert_in, n_rows);
+    if (n_rows == 1) {
+        foresee_row(f, 0, vector_of(block, ROLE_ROUTER_BIAS), f->foreseen);
+        n = (k + 1) / 2; /* the surer half: a wrong guess costs a read */
+    } else {
+        memset(f->foreseen_by, 0, c->n_experts * sizeof *f->foreseen_by);
+        for (size_t r = 0; r < n_rows; r++) {
+            foresee_row(f, r, vector_of(block, ROLE_ROUTER_BIAS), f->foreseen);
+            for (uint32_t i = 0; i < k; i++) f->foreseen_by[f->foreseen[i]]++;
+        }
+        for (uint32_t e = 0; e < c->n_experts; e++)
+            if (f->foreseen_by[e] > 0) f->foreseen[n++] = e;
+    }
+    f->weights->ops->hint(f->weights, next, f->foreseen, n);
+}
