@@ -26,7 +26,9 @@ grep -q '^2 texts, 11 tokens' "$dir/second" || fail "two texts: $(cat "$dir/seco
 [ "$(wc -c <"$dir/t")" -gt "$bytes" ] || fail "nothing was added"
 
 "$weir" trace compare "$dir/t" --slots 4,50%,100% --json >"$dir/json"
-grep -q '"policy":"lru"' "$dir/json" && grep -q '"policy":"belady"' "$dir/json" || fail "compare: $(cat "$dir/json")"
+for policy in lru due belady; do
+    grep -q "\"policy\":\"$policy\"" "$dir/json" || fail "compare lacks $policy: $(cat "$dir/json")"
+done
 [ "$(grep -o '"slots":[0-9]*' "$dir/json" | tr '\n' ' ')" = '"slots":4 "slots":128 "slots":256 ' ] ||
     fail "shares of 256 experts: $(cat "$dir/json")"
 "$weir" trace replay "$dir/t" --policy lfu --slots 25% | grep -q 'layer   2' || fail "replay tells layers"
