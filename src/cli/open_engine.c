@@ -64,6 +64,8 @@ bool engine_settings_from(struct engine_settings *out, const struct command_cont
     out->kv_storage = (enum kv_storage)s->kv;
     out->streamed.direct = (enum direct_choice)s->direct_io;
     out->streamed.prefetch = s->prefetch == 1;
+    out->streamed.mirrors = s->mirror.text;
+    out->streamed.n_mirrors = (uint32_t)s->mirror.n;
     if (s->experts_resident && !read_percent(&out->experts_resident, s->experts_resident, err)) return false;
     return cpu_mask_without(&out->cpu_mask, s->cpu_mask, err);
 }

@@ -162,6 +162,8 @@ static const struct option options[] = {
      .help = "start with the experts in memory that earlier runs used most, and remember this run's"},
     TEXT("usage-import", usage_import, "FILE", NULL, ON_ANSWER | ON(SCORE),
          "start from the .coli_usage that another engine left"),
+    TEXTS("mirror", mirror, "DIR", ON_MODEL_RUN | ON(BENCH),
+          "read also from the copies of the model's files in DIR, on another drive; may be given up to 16 times"),
     CHOICE("prefetch", prefetch, "off", ON_MODEL_RUN | ON(BENCH),
            "read the experts that the next layer will probably want while the disk has nothing better to do", "off",
            "on"),

@@ -42,6 +42,7 @@ struct settings {
     const char *experts_resident, *policy;
     unsigned kv, direct_io, prefetch;
     bool usage_history;
+    struct option_texts mirror;
     const char *usage_import;
     const char *slots;
     bool machines;

@@ -233,7 +233,9 @@ static void submit_run(struct slots *s, struct slot *slot, const struct extent_r
     for (uint64_t at = 0; at < run->bytes; at += piece) {
         uint64_t bytes = run->bytes - at < piece ? run->bytes - at : piece;
         uint64_t needed = run->bytes_needed > at ? run->bytes_needed - at : 0;
-        struct read_request ask = {.file = s->with.files[run->shard],
+        uint32_t file =
+            s->with.mirrors ? mirrors_choose(s->with.mirrors, run->shard, run->offset + at) : s->with.files[run->shard];
+        struct read_request ask = {.file = file,
                                    .priority = priority,
                                    .offset = run->offset + at,
                                    .bytes = bytes,
@@ -425,6 +427,33 @@ static enum slots_event complete(struct slots *s, struct slot *slot, struct err 
     return SLOTS_FAILED;
 }
 
+/* What could not be read from a copy is read from the original, once. */
+static bool fall_back(struct slots *s, struct slot *slot, const struct read_done *done)
+{
+    struct extents x;
+    uint32_t original;
+    if (!s->with.mirrors || !mirrors_give_up(s->with.mirrors, done->file, &original)) return false;
+    extents_of(s, slot->key, &x);
+    for (uint32_t i = 0; i < x.n_runs; i++) {
+        const struct extent_run *run = &x.runs[i];
+        uint64_t at = done->offset - run->offset, piece = s->with.piece_bytes ? s->with.piece_bytes : run->bytes;
+        if (s->with.files[run->shard] != original || done->offset < run->offset || at >= run->bytes) continue;
+        const struct read_request ask = {.file = original,
+                                         .priority = slot->leases > 0 ? READ_DEMAND : READ_HINT,
+                                         .offset = done->offset,
+                                         .bytes = run->bytes - at < piece ? run->bytes - at : piece,
+                                         .bytes_needed = done->bytes_needed,
+                                         .buffer = slot->memory + run->at + at,
+                                         .tag = tag_of(s, slot)};
+        bool ok = reader_submit(s->with.reader, &ask, NULL);
+        ASSERT(ok); /* the failed read has just made room */
+        slot->reads_out++;
+        s->stats.n_fallbacks++;
+        return true;
+    }
+    return false;
+}
+
 static enum slots_event arrive(struct slots *s, const struct read_done *done, uint32_t *key, struct err *why)
 {
     uint32_t i = (uint32_t)done->tag;
@@ -445,6 +474,7 @@ static enum slots_event arrive(struct slots *s, const struct read_done *done, ui
     *key = slot->key;
     if (done->error == 0) return slot->reads_out > 0 ? SLOTS_QUIET : complete(s, slot, why);
 
+    if (fall_back(s, slot, done)) return SLOTS_QUIET;
     reader_explain(s->with.reader, done, why);
     err_context(why, "%s", tensor_at(s, slot->key, done));
     s->stats.n_failed_loads++;

@@ -8,6 +8,7 @@
  * thread. */
 #include "plat/reader.h"
 #include "resid/extents.h"
+#include "resid/mirrors.h"
 #include "resid/policy.h"
 
 struct slots;
@@ -18,9 +19,10 @@ struct slots_settings {
     uint32_t n_slots[SLOT_CLASSES_MAX];
     struct reader *reader; /* used by nobody else: what it finishes belongs to the slots */
     struct policy *policy;
-    const uint32_t *files; /* [n_shards] the reader's id of each shard; outlives the slots */
-    bool lends_memory;     /* let the device prepare all slots at once: they are in memory from then on */
-    uint64_t piece_bytes;  /* longer runs are read in pieces of this size; a multiple of EXTENT_PAGE; 0: whole */
+    const uint32_t *files;   /* [n_shards] the reader's id of each shard; outlives the slots */
+    struct mirrors *mirrors; /* copies to read from as well; NULL: none */
+    bool lends_memory;       /* let the device prepare all slots at once: they are in memory from then on */
+    uint64_t piece_bytes;    /* longer runs are read in pieces of this size; a multiple of EXTENT_PAGE; 0: whole */
 };
 
 struct slots_stats {
@@ -28,6 +30,7 @@ struct slots_stats {
     uint64_t n_hits, n_misses, n_joined;            /* wants: resident, not there, already on the way */
     uint64_t n_hints, n_hint_hits, n_hints_dropped; /* loads begun for hints; of these, wanted in time; given up */
     uint64_t n_loads, n_failed_loads, n_stale_reads, n_evictions;
+    uint64_t n_fallbacks;  /* reads that failed in a copy and went to the original */
     uint64_t bytes_wanted; /* weight bytes of all wants */
     uint64_t bytes_loaded; /* landed in slots, whole pages, also in vain */
 };

@@ -22,6 +22,7 @@ struct streamed {
     const struct inventory *inventory;
     struct reader *reader;
     uint32_t *files;
+    struct mirrors *mirrors;
     struct spine_store *spine;
     struct policy *policy;
     struct weights *weights;
@@ -87,8 +88,9 @@ static bool new_reader(struct streamed *s, const struct streamed_settings *setti
 static bool open_reader(struct streamed *s, const struct streamed_settings *settings, struct err *err)
 {
     const struct catalogue *catalogue = s->inventory->catalogue;
-    struct reader_settings with = {
-        .depth = settings->io_depth, .requests_max = STREAMED_REQUESTS_MAX, .files_max = catalogue->n_shards + 2};
+    struct reader_settings with = {.depth = settings->io_depth,
+                                   .requests_max = STREAMED_REQUESTS_MAX,
+                                   .files_max = catalogue->n_shards * (1 + settings->n_mirrors) + 2};
     if (!new_reader(s, settings, &with, err)) return false;
     s->is_direct = settings->direct != DIRECT_OFF;
     if (settings->direct == DIRECT_AUTO) {
@@ -99,6 +101,9 @@ static bool open_reader(struct streamed *s, const struct streamed_settings *sett
     s->files = shard_files_add(s->alloc, s->reader, catalogue, direct, err);
     if (!s->files) return false;
     s->is_direct = reader_is_direct(s->reader, s->files[0]);
+    if (settings->n_mirrors > 0 && !mirrors_new(&s->mirrors, s->alloc, s->reader, catalogue, s->files,
+                                                settings->mirrors, settings->n_mirrors, direct, settings->clock, err))
+        return false;
     if (settings->direct == DIRECT_ON && !s->is_direct)
         note(s, "%s: this file system has no direct reads; they go through the page cache",
              catalogue->shards[0].file.path);
@@ -119,6 +124,7 @@ static bool open_streamer(struct streamed *s, const struct streamed_settings *se
                                                .reader = s->reader,
                                                .policy = s->policy,
                                                .files = s->files,
+                                               .mirrors = s->mirrors,
                                                .piece_bytes = PIECE_BYTES}};
     for (uint32_t c = 0; c < plan->classes.n; c++) with.slots.n_slots[c] = plan->n_slots[c];
     return streamer_new(&s->weights, s->alloc, &with, err);
@@ -217,6 +223,7 @@ void streamed_close(struct streamed *s)
     policy_free(s->policy);
     spine_free(s->spine);
     reader_free(s->reader);
+    mirrors_free(s->mirrors);
     alloc_put(s->alloc, s->files);
     alloc_put(s->alloc, s);
 }
@@ -274,6 +281,8 @@ void streamed_after_pass(struct streamed *s, struct err *why)
 {
     bool may_be_files = why && (why->kind == ERR_IO || why->kind == ERR_DATA);
     if (may_be_files && s->broken.kind == ERR_NONE && !recheck(s, s->inventory->catalogue->n_shards)) *why = s->broken;
+    const char *folder = s->mirrors ? mirrors_news(s->mirrors) : NULL;
+    if (folder) note(s, "the mirror in %s fails; its reads go to the model's own files", folder);
     keep_budget(s);
 }
 

@@ -25,6 +25,8 @@ struct streamed_settings {
     unsigned io_depth;     /* attempts in flight */
     unsigned n_io_threads; /* where io_uring is not to be had */
     const char *policy;
+    const char *const *mirrors; /* [n_mirrors] folders with copies of shards, at most MIRRORS_MAX */
+    uint32_t n_mirrors;
     bool prefetch;               /* act on the model's hints, which it gives when it is told to foresee */
     const char *usage_folder;    /* of usage histories: read at the start, written at the end; NULL: none */
     const char *usage_import;    /* start from another engine's .coli_usage instead; NULL: no */

@@ -29,13 +29,18 @@ struct sick_device {
     struct sim_clock clock;
     struct aio_sim sim;
     int error;
-    uint64_t from, to; /* bytes of any file */
+    uint64_t from, to;  /* bytes of any file */
+    const char *folder; /* only files in here are sick, and are counted; NULL: all */
+    uint64_t n_in_folder, n_elsewhere;
 };
 
 static int fault(void *context, const struct aio_read *read)
 {
-    const struct sick_device *d = context;
-    return read->offset < d->to && read->offset + read->bytes > d->from ? d->error : 0;
+    struct sick_device *d = context;
+    bool is_in = !d->folder || strncmp(read->file->path, d->folder, strlen(d->folder)) == 0;
+    d->n_in_folder += is_in;
+    d->n_elsewhere += !is_in;
+    return is_in && read->offset < d->to && read->offset + read->bytes > d->from ? d->error : 0;
 }
 
 static bool make_device(void *context, struct aio **aio, struct alloc *alloc, unsigned depth, struct err *err)
@@ -292,6 +297,104 @@ static void a_shard_that_is_replaced_is_the_end_of_the_model(void **state)
     bench_close(&b);
 }
 
+/* --- mirrors --- */
+
+static void copy_model(const struct temp_folder *to)
+{
+    struct made_model made;
+    made_model_tiny(&made);
+    made_write(&made, to->path);
+    made_model_fini(&made);
+}
+
+static void a_mirror_shares_the_reads_and_may_fail(void **state)
+{
+    (void)state;
+    struct temp_folder mirror;
+    struct bench b;
+    char note[STREAMED_NOTE_MAX];
+    temp_folder_make(&mirror);
+    copy_model(&mirror);
+    const char *const mirrors[] = {mirror.path};
+    struct sick_device device = {.to = UINT64_MAX, .folder = mirror.path};
+    struct engine_settings settings = settings_for(&device);
+    settings.streamed.mirrors = mirrors;
+    settings.streamed.n_mirrors = 1;
+
+    bench_open(&b, &settings, file_system_real());
+    device.n_in_folder = device.n_elsewhere = 0;
+    feed_the_rest(&b);
+    printf("%d reads in the mirror, %d elsewhere\n", (int)device.n_in_folder, (int)device.n_elsewhere);
+    assert_true(device.n_in_folder > 5);
+    assert_true(device.n_elsewhere > 5);
+    assert_false(streamed_take_note(engine_streamed(b.engine), note));
+    bench_close(&b);
+
+    bench_open(&b, &settings, file_system_real());
+    device.error = EIO; /* from here on, for good */
+    feed_the_rest(&b);
+    assert_true(slots_stats(streamed_slots(engine_streamed(b.engine)))->n_fallbacks > 0);
+    assert_true(streamed_take_note(engine_streamed(b.engine), note));
+    assert_non_null(strstr(note, mirror.path));
+    assert_false(streamed_take_note(engine_streamed(b.engine), note));
+    device.n_in_folder = 0;
+    session_rewind(&b.session, 0);
+    feed_the_rest(&b);
+    assert_int_equal(device.n_in_folder, 0);
+    bench_close(&b);
+    temp_folder_remove(&mirror);
+}
+
+static void refuse_mirror(const char *path, const char *words)
+{
+    struct alloc alloc = {0};
+    struct err err = {0};
+    struct engine *engine;
+    struct engine_settings settings = settings_for(NULL);
+    const char *const mirrors[] = {path};
+    settings.streamed.mirrors = mirrors;
+    settings.streamed.n_mirrors = 1;
+    assert_false(engine_open(&engine, &alloc, file_system_real(), &settings, &err));
+    assert_int_equal(err.kind, ERR_DATA);
+    if (!strstr(err.text, words)) fail_msg("'%s' is not in: %s", words, err.text);
+    assert_int_equal(alloc.live, 0);
+}
+
+static void what_is_no_copy_is_refused(void **state)
+{
+    (void)state;
+    struct temp_folder mirror;
+    size_t bytes;
+    temp_folder_make(&mirror);
+    refuse_mirror(mirror.path, "holds no copy");
+    copy_model(&mirror);
+    const char *path = temp_path(&mirror, "out-00001.safetensors");
+    unsigned char *data = take_file(path, &bytes);
+    data[20] ^= 1;
+    put_file(path, data, bytes);
+    refuse_mirror(mirror.path, "headers differ");
+    data[20] ^= 1;
+    put_file(path, data, bytes - 1);
+    refuse_mirror(mirror.path, "not a copy");
+    free(data);
+
+    for (uint64_t k = 1;; k++) { /* any allocation may fail */
+        struct alloc alloc = {.fail_at = k};
+        struct err err = {0};
+        struct engine *engine;
+        struct engine_settings settings = settings_for(NULL);
+        const char *const mirrors[] = {mirror.path};
+        settings.streamed.mirrors = mirrors;
+        settings.streamed.n_mirrors = 1;
+        if (k == 1) copy_model(&mirror);
+        bool ok = engine_open(&engine, &alloc, file_system_real(), &settings, &err);
+        if (ok) engine_close(engine);
+        assert_int_equal(alloc.live, 0);
+        if (ok && alloc.calls < k) break;
+    }
+    temp_folder_remove(&mirror);
+}
+
 /* Runs a check in a process of its own, for limits that cannot be taken back. */
 static void in_a_child(int (*check)(void))
 {
@@ -459,6 +562,8 @@ int main(void)
         cmocka_unit_test(a_shard_that_is_cut_is_the_end_of_the_model),
         cmocka_unit_test(a_shard_that_is_cut_in_the_middle_of_a_pass_too),
         cmocka_unit_test(a_shard_that_is_replaced_is_the_end_of_the_model),
+        cmocka_unit_test(a_mirror_shares_the_reads_and_may_fail),
+        cmocka_unit_test(what_is_no_copy_is_refused),
         cmocka_unit_test(io_uring_may_be_refused),
         cmocka_unit_test(without_direct_reads_the_page_cache_serves),
         cmocka_unit_test(a_full_file_table_is_an_error_that_leaves_nothing),
