@@ -138,13 +138,16 @@ bool bench_engine(const struct command_context *context, struct err *err)
         print_json_phase(out, "prefill", &r.prefill);
         print_json_phase(out, "warm_up", &r.warm_up);
         print_json_phase(out, "decode", &r.decode);
-        fprintf(out, "}\n");
+        fprintf(out, ",\"regret\":{\"misses\":%" PRIu64 ",\"misses_best\":%" PRIu64 "}}\n", r.regret.n_misses,
+                r.regret.n_misses_best);
     } else if (ok) {
         fprintf(out, "%" PRIu32 " expert slots; the disk gives %.2f GB/s (%s), memory %.1f GB/s\n", r.n_slots,
                 r.disk_bytes_per_s / 1e9, r.is_direct ? "direct" : "buffered", r.memory_bytes_per_s / 1e9);
         print_phase(out, "prompt", &r.prefill);
         print_phase(out, "decode, first", &r.warm_up);
         print_phase(out, "decode", &r.decode);
+        fprintf(out, "%" PRIu64 " experts were read; with perfect foresight it were at least %" PRIu64 "\n",
+                r.regret.n_misses, r.regret.n_misses_best);
     }
     engine_close(engine);
     return ok;

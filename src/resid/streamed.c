@@ -23,6 +23,7 @@ struct streamed {
     struct reader *reader;
     uint32_t *files;
     struct mirrors *mirrors;
+    struct regret regret;
     struct spine_store *spine;
     struct policy *policy;
     struct weights *weights;
@@ -115,9 +116,11 @@ static bool open_streamer(struct streamed *s, const struct streamed_settings *se
     const struct plan *plan = settings->plan;
     const struct config *config = s->inventory->config;
     struct policy_shape shape = {config->n_layers + 1, config->n_experts, plan->n_slots_total};
+    if (!regret_init(&s->regret, s->alloc, config->n_layers + 1, config->n_experts, err)) return false;
     if (!policy_new(&s->policy, s->alloc, settings->policy, &shape, err)) return false;
     struct streamer_settings with = {.spine = spine_of(s->spine),
                                      .clock = settings->clock,
+                                     .regret = &s->regret,
                                      .embedding_rows_kept = STREAMED_EMBEDDING_ROWS,
                                      .slots = {.inventory = s->inventory,
                                                .classes = &plan->classes,
@@ -221,6 +224,7 @@ void streamed_close(struct streamed *s)
     alloc_put(s->alloc, s->usage_path);
     streamer_free(s->weights);
     policy_free(s->policy);
+    regret_fini(&s->regret);
     spine_free(s->spine);
     reader_free(s->reader);
     mirrors_free(s->mirrors);
@@ -319,6 +323,11 @@ const struct streamer_stats *streamed_stats(const struct streamed *s)
 const struct read_rates *streamed_rates(const struct streamed *s)
 {
     return &s->rates;
+}
+
+bool streamed_regret(const struct streamed *s, struct regret_figures *figures, struct err *err)
+{
+    return regret_now(&s->regret, s->alloc, slots_stats(streamer_slots(s->weights))->n_slots, figures, err);
 }
 
 bool streamed_is_direct(const struct streamed *s)

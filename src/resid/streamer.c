@@ -133,6 +133,7 @@ static bool want(struct weights *weights, uint32_t layer, const uint32_t *ids, s
                  struct err *err)
 {
     struct streamer *s = streamer_of(weights);
+    uint32_t n_hits = 0;
     (void)err; /* whatever fails, fails in next */
     ASSERT(n <= s->inventory->config->n_experts);
     ASSERT(s->inventory->layers[layer].experts);
@@ -156,7 +157,9 @@ static bool want(struct weights *weights, uint32_t layer, const uint32_t *ids, s
         enum slots_answer answer = slots_want(s->slots, e->key, READ_DEMAND, &e->slot);
         ASSERT(answer == SLOTS_HIT);
         e->state = ENTRY_READY;
+        n_hits++;
     }
+    if (s->with.regret && n > 0) regret_add(s->with.regret, s->keys, (uint32_t)n, (uint32_t)n - n_hits);
     keep_going(s);
     return true;
 }

@@ -8,6 +8,7 @@
  * hang. Embedding rows are read on demand and the last few are kept. Everything on the engine thread. */
 #include "model/weights.h"
 #include "plat/clock.h"
+#include "resid/regret.h"
 #include "resid/slots.h"
 
 struct streamer_settings {
@@ -16,6 +17,7 @@ struct streamer_settings {
     const struct linear *linear; /* unpacks embedding rows */
     struct clock clock;
     uint32_t embedding_rows_kept; /* at least 1 */
+    struct regret *regret;        /* told of every want; NULL: nobody */
 };
 
 struct streamer_stats {

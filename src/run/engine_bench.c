@@ -148,6 +148,7 @@ bool engine_bench_run(struct engine_bench_result *result, struct engine *engine,
     bool ok = measure_disk(&b, shape->seed, err) && run_prompt(&b, shape->prompt_tokens, err) &&
               run_decode(&b, &result->warm_up, shape->warm_up_tokens, err) &&
               run_decode(&b, &result->decode, shape->decode_tokens, err) && measure_disk(&b, ~shape->seed, err);
+    ok = ok && streamed_regret(engine_streamed(engine), &result->regret, err);
     session_fini(&b.session);
     weigh(&result->prefill, result);
     weigh(&result->warm_up, result);

@@ -28,6 +28,7 @@ struct engine_bench_result {
     bool is_direct;
     uint32_t n_slots;
     struct engine_bench_phase prefill, warm_up, decode;
+    struct regret_figures regret; /* over all of them */
 };
 
 struct engine_bench_shape {
