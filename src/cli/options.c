@@ -164,7 +164,7 @@ static const struct option options[] = {
          "start from the .coli_usage that another engine left"),
     TEXTS("mirror", mirror, "DIR", ON_MODEL_RUN | ON(BENCH),
           "read also from the copies of the model's files in DIR, on another drive; may be given up to 16 times"),
-    CHOICE("prefetch", prefetch, "off", ON_MODEL_RUN | ON(BENCH),
+    CHOICE("prefetch", prefetch, "on", ON_MODEL_RUN | ON(BENCH),
            "read the experts that the next layer will probably want while the disk has nothing better to do", "off",
            "on"),
     COUNT("io-depth", io_depth, "N", 1, 1024, "auto", ON_MODEL_RUN | ON(BENCH) | ON(DOCTOR), "reads in flight"),

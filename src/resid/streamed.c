@@ -68,6 +68,7 @@ struct streamed_settings streamed_settings_default(void)
                                       .io_depth = IO_DEPTH,
                                       .n_io_threads = IO_THREADS,
                                       .policy = POLICY_DEFAULT,
+                                      .prefetch = true,
                                       .clock = clock_real()};
 }
 

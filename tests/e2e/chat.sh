@@ -109,6 +109,6 @@ zero='--temperature 0'
     typed 'x\n' "$work/nowhere"
     expect 'no such model' 4 '' '^weir: .*nowhere'
 }
-[ ! -e "$work/.local" ] || { failed=$((failed + 1)); echo 'FAIL: a pipe leaves a history'; }
+[ ! -e "$work/.local/state/weir/chat_history" ] || { failed=$((failed + 1)); echo 'FAIL: a pipe leaves a history'; }
 echo "$checked checked, $failed failed"
 [ "$failed" -eq 0 ]
