@@ -157,10 +157,15 @@ static void check_counters(const struct rig *r)
     assert_int_equal(slots->n_leased, 0);
 }
 
+#ifdef WEIR_SLOW_ASSERTS /* sanitizer builds are many times slower and look for other things */
+enum { SEEDS = 300 };
+#else
+enum { SEEDS = 2000 };
+#endif
+
 static void any_schedule(void **state)
 {
     (void)state;
-    enum { SEEDS = 2000 };
     static const uint64_t pieces[] = {0, EXTENT_PAGE * 3, EXTENT_PAGE * 16};
     uint64_t n_given = 0, n_refused = 0, n_failed = 0, n_gave_way = 0, n_hint_hits = 0, n_stale = 0, n_evictions = 0;
     toy_open(&toy, 1);
@@ -200,13 +205,13 @@ static void any_schedule(void **state)
            SEEDS, (int)n_given, (int)n_evictions, (int)n_failed, (int)n_refused, (int)n_gave_way, (int)n_hint_hits,
            (int)n_stale);
     /* Every kind of thing must have happened, or the test proves less than it says. */
-    assert_true(n_given > 50000);
-    assert_true(n_evictions > 10000);
-    assert_true(n_failed > 50);
-    assert_true(n_refused > 50);
-    assert_true(n_gave_way > 50);
-    assert_true(n_hint_hits > 50);
-    assert_true(n_stale > 50);
+    assert_true(n_given > 25 * SEEDS);
+    assert_true(n_evictions > 5 * SEEDS);
+    assert_true(n_failed > SEEDS / 40);
+    assert_true(n_refused > SEEDS / 40);
+    assert_true(n_gave_way > SEEDS / 40);
+    assert_true(n_hint_hits > SEEDS / 40);
+    assert_true(n_stale > SEEDS / 40);
 }
 
 static int n_descriptors(void)
