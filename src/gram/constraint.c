@@ -73,8 +73,9 @@ static bool compile(struct grammar *grammar, struct alloc *alloc, const struct c
     struct builder b;
     struct json_nodes json;
     uint32_t node;
+    bool is_json = request->kind == CONSTRAINT_JSON_OBJECT || request->kind == CONSTRAINT_SCHEMA;
     if (!builder_init(&b, alloc, err)) return false;
-    json_nodes_init(&json, &b, request->blanks);
+    if (is_json || request->calls != CALLS_FREE) json_nodes_init(&json, &b, request->blanks);
     bool ok = build_ok(&b, err) && value_node(&b, &json, request, inlines, &node, err);
     if (ok && request->calls != CALLS_FREE) ok = call_nodes_make(&b, &json, request, ids, node, &node, err);
     ok = ok && build_finish(&b, node, grammar, err);
