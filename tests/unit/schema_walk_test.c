@@ -411,9 +411,56 @@ static void walks_end_in_valid_json(void **state)
     constrained_fini(&c);
 }
 
+/* Wrong on purpose: answers to the first schema are held against the second, which asks for more. */
+static void a_weaker_constraint_is_noticed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *weak, *strong;
+    } pairs[] = {
+        {"{\"type\":\"integer\"}", "{\"type\":\"integer\",\"minimum\":-3,\"maximum\":12}"},
+        {"{\"type\":\"number\"}", "{\"type\":\"number\",\"exclusiveMinimum\":0}"},
+        {"{\"type\":\"string\"}", "{\"type\":\"string\",\"maxLength\":4}"},
+        {"{\"type\":\"string\"}", "{\"type\":\"string\",\"pattern\":\"^[a-z]*$\"}"},
+        {"{\"type\":\"string\",\"maxLength\":10}", "{\"type\":\"string\",\"format\":\"date\"}"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}}}", "{\"required\":[\"a\"]}"},
+        {"{\"type\":\"object\",\"additionalProperties\":true}", "{\"additionalProperties\":false}"},
+        {"{\"type\":\"array\"}", "{\"items\":{\"type\":\"null\"},\"maxItems\":2}"},
+        {"{\"enum\":[1,2,3]}", "{\"enum\":[1,2]}"},
+        {"{}", "{\"type\":\"object\"}"},
+    };
+    struct constrained c;
+    struct numbers numbers = {.key = 3};
+    constrained_init(&c);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct err err = {0};
+        char why[256];
+        uint32_t n_seen = 0;
+        struct json_object *strong = json_of(pairs[i].strong);
+        struct constraint *constraint = constrained_schema(&c, pairs[i].weak, &err);
+        assert_non_null(constraint);
+        for (int round = 0; round < 60; round++) {
+            struct buf out;
+            buf_init(&out, &c.alloc, 1 << 20);
+            struct walk walk = {&numbers, 10, 500, 0, &out, 0, 0};
+            if (constrained_walk(&c, constraint, &walk)) {
+                struct json_object *doc = json_of(out.data);
+                n_seen += !schema_holds(strong, strong, doc, why);
+                json_object_put(doc);
+            }
+            buf_fini(&out);
+        }
+        if (n_seen == 0) fail_msg("no answer to %s violates %s", pairs[i].weak, pairs[i].strong);
+        constraint_drop(constraint);
+        json_object_put(strong);
+    }
+    constrained_fini(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_weaker_constraint_is_noticed),
         cmocka_unit_test(walks_end_in_valid_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
