@@ -4,10 +4,14 @@
 #include "run/service.h"
 
 #include "base/assert.h"
+#include "gram/mask_cache.h"
+#include "gram/matcher.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
+
+#define MASK_CACHE_BYTES (UINT64_C(32) << 20)
 
 enum { PREFIX_BLOCKS_UNPLANNED = 256, RETRY_S_MAX = 60, FIRST_ANSWER_S = 10 };
 
@@ -25,6 +29,9 @@ struct ticket {
     struct job job;
     struct sampler_rules rules;
     struct answer *answer;
+    struct matcher *matcher; /* NULL: no constraint */
+    uint64_t *mask;          /* what it allows now */
+    uint32_t n_calls;
     struct err failure; /* of ours, which ends the job; kind ERR_NONE: none */
     int64_t submitted_ns, started_ns, answered_ns;
     atomic_uint holders;
@@ -44,6 +51,9 @@ struct service {
     bool has_thread;
     struct engine *engine; /* engine thread, as is the next */
     struct scheduler *scheduler;
+    struct control_ids controls;
+    struct token_trie *trie; /* these two when the first constraint comes */
+    struct mask_cache *masks;
 
     pthread_mutex_t lock; /* for everything below */
     pthread_cond_t work, idle;
@@ -212,8 +222,32 @@ static void update_ends(struct ticket *t)
 
 static bool see_part(void *context, const struct answer_event *part, struct err *err)
 {
+    struct ticket *t = context;
     const struct service_event event = {.kind = SERVICE_PART, .part = *part};
-    return tell(context, &event, err);
+    t->n_calls += part->part == ANSWER_CALL;
+    return tell(t, &event, err);
+}
+
+/* What cannot be told is nothing: the sampler then fails, and the failure that says why is ours. */
+static const uint64_t *see_allowed(void *context)
+{
+    struct ticket *t = context;
+    if (!matcher_allowed(t->matcher, t->mask, &t->failure))
+        memset(t->mask, 0, token_trie_words(t->service->trie) * sizeof *t->mask);
+    return t->mask;
+}
+
+/* The reason for which a constrained answer ends with this id. */
+static enum stop_reason advance(struct ticket *t, uint32_t id)
+{
+    bool taken = false;
+    if (!t->matcher) return STOP_NONE;
+    if (!matcher_advance(t->matcher, id, &taken, &t->failure)) return STOP_ERROR;
+    if (!taken) {
+        err_set(&t->failure, ERR_FAILED, "grammar_dead_end: token %" PRIu32 " came although it was not allowed", id);
+        return STOP_ERROR;
+    }
+    return matcher_is_complete(t->matcher) ? STOP_GRAMMAR : STOP_NONE;
 }
 
 static enum stop_reason see_token(void *context, const struct sampled *sampled)
@@ -224,7 +258,8 @@ static enum stop_reason see_token(void *context, const struct sampled *sampled)
     if (t->request.wants_logprobs && !tell(t, &event, &t->failure)) return STOP_ERROR;
     if (!answer_add(t->answer, sampled->id, &t->failure)) return STOP_ERROR;
     update_ends(t);
-    return answer_reason(t->answer);
+    enum stop_reason reason = answer_reason(t->answer);
+    return reason == STOP_NONE ? advance(t, sampled->id) : reason;
 }
 
 static bool see_prompt_logits(void *context, uint32_t position, const float *logits, struct err *err)
@@ -276,6 +311,7 @@ static void see_done(void *context, const struct job_result *job)
         bool ok = answer_end(t->answer, job->reason, &t->failure);
         ASSERT(ok || t->failure.kind != ERR_NONE);
         r->reason = answer_reason(t->answer);
+        if (r->reason == STOP_GRAMMAR && t->n_calls > 0) r->reason = STOP_TOOL;
     }
     if (t->failure.kind != ERR_NONE) {
         r->reason = STOP_ERROR;
@@ -287,6 +323,10 @@ static void see_done(void *context, const struct job_result *job)
     r->queued_ns = (t->started_ns ? t->started_ns : now) - t->submitted_ns;
     if (t->started_ns) r->prompt_ns = (t->answered_ns ? t->answered_ns : now) - t->started_ns;
     if (t->answered_ns) r->decode_ns = now - t->answered_ns;
+    matcher_free(t->matcher); /* here, because it uses the masks of this thread */
+    alloc_put(s->alloc, t->mask);
+    t->matcher = NULL;
+    t->mask = NULL;
     count_done(s, t, r);
     append(t, t->done);
     t->done = NULL; /* the reader's now */
@@ -321,10 +361,33 @@ static bool open_engine(struct service *s, struct err *err)
     return true;
 }
 
+static bool make_masks(struct service *s, struct err *err)
+{
+    if (s->masks) return true;
+    if (!s->trie) s->trie = token_trie_new(s->alloc, s->settings.model->tokenizer, err);
+    if (s->trie) s->masks = mask_cache_new(s->alloc, s->trie, MASK_CACHE_BYTES, err);
+    return s->masks != NULL;
+}
+
+static bool make_matcher(struct service *s, struct ticket *t, struct err *err)
+{
+    if (!t->request.constraint) return true;
+    if (!make_masks(s, err)) return false;
+    const struct matcher_rules rules = {.constraint = t->request.constraint,
+                                        .cache = s->masks,
+                                        .ids = &s->controls,
+                                        .starts_in_think = t->request.answer.starts_in_think};
+    t->mask = alloc_get_array(s->alloc, token_trie_words(s->trie), sizeof *t->mask, err);
+    if (!t->mask) return false;
+    t->matcher = matcher_new(s->alloc, &rules, err);
+    t->job.events.allowed = see_allowed;
+    return t->matcher != NULL;
+}
+
 static void submit_job(struct service *s, struct ticket *t)
 {
     struct job_result result = {.reason = STOP_ERROR};
-    if (!scheduler_submit(s->scheduler, &t->job, &result.err)) see_done(t, &result);
+    if (!make_matcher(s, t, &result.err) || !scheduler_submit(s->scheduler, &t->job, &result.err)) see_done(t, &result);
 }
 
 /* Takes what came in. False: nothing did, and the thread is to end. */
@@ -400,6 +463,7 @@ bool service_new(struct service **service, struct alloc *alloc, const struct ser
     s->alloc = alloc;
     s->settings = *settings;
     s->inbox_end = &s->inbox;
+    s->controls = control_ids_of(&settings->model->chat, settings->model->ends, settings->model->n_ends_chat);
     s->stats.context_tokens = settings->engine.context_tokens;
     s->stats.n_sequences = settings->engine.n_sequences;
     pthread_mutex_init(&s->lock, NULL);
@@ -458,6 +522,10 @@ uint32_t service_stop(struct service *service, int64_t ns)
     s->has_thread = false;
     scheduler_free(s->scheduler);
     engine_close(s->engine);
+    mask_cache_free(s->masks);
+    token_trie_free(s->trie);
+    s->masks = NULL;
+    s->trie = NULL;
     s->scheduler = NULL;
     s->engine = NULL;
     return n_cancelled;

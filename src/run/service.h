@@ -9,6 +9,7 @@
  *
  * A request is submitted with everything it borrows. It is told by `wake` (engine thread; must not block) that there
  * is something to read, and by `release`, once, that neither the engine nor the ticket's holder needs it any more. */
+#include "gram/constraint.h"
 #include "plat/clock.h"
 #include "run/answer.h"
 #include "run/engine.h"
@@ -51,7 +52,8 @@ struct service_request {
     uint64_t key;
     const uint32_t *banned; /* [n_banned] ids that must not come; NULL: those without a token */
     uint32_t n_banned;
-    struct answer_request answer; /* its emit and context are the service's */
+    struct answer_request answer;  /* its emit and context are the service's */
+    struct constraint *constraint; /* what the answer must look like; NULL: anything */
     bool wants_logprobs;
     uint32_t n_top_logprobs;
     bool wants_prompt_logprobs; /* an event for each prompt token; nothing of the prompt is taken from the cache */
