@@ -26,20 +26,29 @@ enum { ITEMS_MAX = 65536, COMMIT_MS = 2000, OUT_FULL = 64 << 10 };
 
 /* --- life --- */
 
-static void call_put(struct call *call)
+void call_forget_items(struct call *call)
 {
-    if (atomic_fetch_sub(&call->holders, 1) != 1) return;
-    struct alloc *alloc = call->server->alloc;
     for (size_t i = 0; i < call->n_items; i++) {
         buf_fini(&call->items[i].text);
         buf_fini(&call->items[i].logprobs);
     }
-    for (size_t i = 0; i < 4; i++) buf_fini(&call->list[i]);
+    call->n_items = 0;
+}
+
+static void call_put(struct call *call)
+{
+    if (atomic_fetch_sub(&call->holders, 1) != 1) return;
+    struct alloc *alloc = call->server->alloc;
+    call_forget_items(call);
+    for (size_t i = 0; i < 4; i++) {
+        buf_fini(&call->list[i]);
+        buf_fini(&call->pending[i]);
+    }
     alloc_put(alloc, call->items);
     buf_fini(&call->text);
     buf_fini(&call->out);
-    buf_fini(&call->pending);
     tools_fini(&call->tools);
+    constraint_drop(call->constraint);
     token_list_fini(&call->ids);
     json_object_put(call->messages);
     json_object_put(call->input_items);
@@ -74,8 +83,10 @@ static struct call *call_new(struct server *server, struct httpd_exchange *excha
     token_list_init(&call->ids, alloc, server->settings.body_bytes_max);
     buf_init(&call->out, alloc, OUT_BYTES_MAX);
     buf_init(&call->text, alloc, OUT_BYTES_MAX);
-    buf_init(&call->pending, alloc, OUT_BYTES_MAX);
-    for (size_t i = 0; i < 4; i++) buf_init(&call->list[i], alloc, OUT_BYTES_MAX);
+    for (size_t i = 0; i < 4; i++) {
+        buf_init(&call->list[i], alloc, OUT_BYTES_MAX);
+        buf_init(&call->pending[i], alloc, OUT_BYTES_MAX);
+    }
     call->chat = server->settings.chat;
     call->created_s = server_unix_time();
     call->shows_thinking = true;
@@ -164,6 +175,7 @@ static bool submit(struct call *call, struct problem *problem)
         .key = call->key,
         .banned = call->banned,
         .n_banned = call->n_banned,
+        .constraint = call->constraint,
         .answer = {.is_chat = call->is_chat,
                    .starts_in_think = call->starts_in_think,
                    .tools = has_tools ? &call->tools.chat : NULL,
@@ -231,11 +243,11 @@ static struct item *new_item(struct call *call, enum answer_part part, struct er
  * not shown. */
 static bool take_pending(struct call *call, struct item *item, struct err *err)
 {
-    bool ok = true;
-    if (item->part == ANSWER_CONTENT && call->pending.bytes > 0)
-        ok = (item->logprobs.bytes == 0 || buf_add_char(&item->logprobs, ',', err)) &&
-             buf_add(&item->logprobs, call->pending.data, call->pending.bytes, err);
-    return ok;
+    const struct buf *pending = &call->pending[0];
+    if (call->protocol->take) return call->protocol->take(call, item, err);
+    if (item->part != ANSWER_CONTENT || pending->bytes == 0) return true;
+    return (item->logprobs.bytes == 0 || buf_add_char(&item->logprobs, ',', err)) &&
+           buf_add(&item->logprobs, pending->data, pending->bytes, err);
 }
 
 static bool see_part(struct call *call, const struct answer_event *part, struct err *err)
@@ -246,7 +258,7 @@ static bool see_part(struct call *call, const struct answer_event *part, struct 
     item->tool = part->tool;
     if (!buf_add(&item->text, part->text, part->bytes, err) || !take_pending(call, item, err)) return false;
     bool ok = !call->is_committed || call->protocol->part(call, item, part, err);
-    buf_clear(&call->pending);
+    for (size_t i = 0; i < 4; i++) buf_clear(&call->pending[i]);
     return ok;
 }
 
@@ -295,6 +307,7 @@ static bool see_done(struct call *call, const struct service_result *result, str
     drop_ticket(call);
     if (!check_result(call, result, &call->problem)) return true;
     if (call->protocol->answered && !call->protocol->answered(call, err)) return false;
+    for (size_t i = 0; i < 4; i++) buf_clear(&call->pending[i]);
     call->at_prompt++;
     call->is_complete = call->at_prompt == call->n_prompts;
     if (call->is_complete) return true;
@@ -530,24 +543,6 @@ bool call_read_common(struct call *call, const struct field_rule *rules, struct 
            check_single(call, "best_of", problem);
 }
 
-bool call_check_constraints(struct call *call, struct problem *problem)
-{
-    static const char *const names[] = {"guided_json",    "guided_regex", "guided_choice",
-                                        "guided_grammar", "grammar",      "structured_outputs"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (json_object_object_get(call->body, names[i]))
-            return problem_set(problem, PROBLEM_UNSUPPORTED, names[i], "%s: constraints are not supported yet",
-                               names[i]);
-    if (call->tools.choice == TOOLS_REQUIRED || call->tools.choice == TOOLS_NAMED)
-        return problem_set(problem, PROBLEM_UNSUPPORTED, "tool_choice",
-                           "tool_choice: forcing a call is not supported yet; auto and none are");
-    for (size_t i = 0; i < call->tools.chat.n_tools; i++)
-        if (call->tools.origins[i].is_strict)
-            return problem_set(problem, PROBLEM_UNSUPPORTED, "tools", "tools: strict is not supported yet ('%.100s')",
-                               call->tools.origins[i].name);
-    return true;
-}
-
 bool call_encode_chat(struct call *call, struct worker *worker, struct problem *problem)
 {
     struct err err = {0};
@@ -611,20 +606,32 @@ bool call_finish_decode(struct call *call, struct problem *problem)
     return true;
 }
 
+struct call *call_open(struct server *server, struct httpd_exchange *exchange, const struct protocol *protocol,
+                       struct problem *problem)
+{
+    struct call *call = call_new(server, exchange, protocol);
+    if (!call) {
+        problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the request");
+        return NULL;
+    }
+    if (call_parse_body(&call->body, server, exchange, problem)) return call;
+    call_put(call);
+    return NULL;
+}
+
+void call_close(struct call *call)
+{
+    if (call) call_put(call);
+}
+
 void call_serve(struct server *server, struct worker *worker, struct httpd_exchange *exchange,
                 const struct protocol *protocol)
 {
     struct problem problem = {0};
-    struct call *call = call_new(server, exchange, protocol);
-    if (!call) {
-        problem_set(&problem, PROBLEM_INTERNAL, NULL, "no memory for the request");
+    struct call *call = call_open(server, exchange, protocol, &problem);
+    if (!call || !protocol->decode(call, worker, &problem) || !submit(call, &problem)) {
         server_refuse(exchange, &problem);
-        return;
-    }
-    if (!call_parse_body(&call->body, server, exchange, &problem) || !protocol->decode(call, worker, &problem) ||
-        !submit(call, &problem)) {
-        server_refuse(exchange, &problem);
-        call_put(call);
+        call_close(call);
         return;
     }
     enlist(call);

@@ -9,6 +9,7 @@
  * may still hold its ticket when the client has left. */
 #include "base/arena.h"
 #include "fmt/chat_options.h"
+#include "fmt/detokenizer.h"
 #include "fmt/token_list.h"
 #include "serve/names.h"
 #include "serve/server_int.h"
@@ -47,7 +48,10 @@ struct protocol {
     bool (*fail)(struct call *call, const struct problem *problem, struct err *err);
     /* One token with its log-probabilities, in front of the text it completes. May be NULL. */
     bool (*token)(struct call *call, const struct sampled *sampled, bool is_prompt, struct err *err);
-    /* The answer to one prompt of several is complete. May be NULL. */
+    /* Text was added to `item`: what waited in call->pending for it finds its place. NULL: it goes to item->logprobs.
+     */
+    bool (*take)(struct call *call, struct item *item, struct err *err);
+    /* The answer to one prompt is complete; its items go afterwards. May be NULL. */
     bool (*answered)(struct call *call, struct err *err);
 };
 
@@ -71,6 +75,7 @@ struct call {
     uint32_t n_top_logprobs, n_thinking_max;
     uint32_t *banned;
     uint32_t n_banned;
+    struct constraint *constraint; /* NULL: none */
     struct token_list ids;
     struct call_prompt *prompts; /* [n_prompts] */
     size_t n_prompts;
@@ -85,7 +90,7 @@ struct call {
     int64_t created_s, submitted_ns, last_ns, told_ns; /* last: bytes were written; told: something a parser sees */
     struct item *items;
     size_t n_items, items_room;
-    struct buf pending; /* log-probabilities of tokens whose text is still held back */
+    struct buf pending[4]; /* log-probabilities of tokens whose text is still held back */
     struct service_result result;
     struct job_usage usage; /* of all prompts so far */
     uint32_t n_reasoning, n_cached;
@@ -96,15 +101,24 @@ struct call {
 
     /* The protocol's own. */
     struct buf text, list[4];
-    uint32_t sequence, n_offset;
-    size_t open_item; /* of items, plus 1; 0: none */
+    struct detokenizer shown; /* what the tokens told so far say, for counting */
+    uint64_t n_shown;         /* code points */
+    uint32_t n_seen_prompt;   /* tokens of the prompt */
+    uint32_t sequence;
+    size_t n_open; /* items that were begun in the stream */
 };
 
 /* Serves a request by a protocol. Worker. */
 void call_serve(struct server *server, struct worker *worker, struct httpd_exchange *exchange,
                 const struct protocol *protocol);
 
-/* Parses the body, which must be an object. */
+/* A call with its body parsed, for whoever wants to decode one without an answer. NULL: the problem says why.
+ * call_close gives it back (NULL is fine). */
+struct call *call_open(struct server *server, struct httpd_exchange *exchange, const struct protocol *protocol,
+                       struct problem *problem) MUST_CHECK;
+void call_close(struct call *call);
+
+/* Parses a body, which must be an object. */
 bool call_parse_body(struct json_object **body, struct server *server, struct httpd_exchange *exchange,
                      struct problem *problem) MUST_CHECK;
 
@@ -124,11 +138,13 @@ bool call_encode_chat(struct call *call, struct worker *worker, struct problem *
 /* The last thing that decode does: fills what is not given, checks the rest, bans what must not come. */
 bool call_finish_decode(struct call *call, struct problem *problem) MUST_CHECK;
 
-/* 400 while there is nothing that could enforce it. */
-bool call_check_constraints(struct call *call, struct problem *problem) MUST_CHECK;
+/* What the answer must look like: `format` (NULL: none) as response_format, text.format or output_config.format has it,
+ * the members that other servers have for it, and tool_choice. At most one of them may constrain text. */
+bool call_read_constraint(struct call *call, struct json_object *format, struct problem *problem) MUST_CHECK;
 
 /* All text of one kind, joined, appended to `out`. */
 bool call_join(const struct call *call, enum answer_part part, struct buf *out, struct err *err) MUST_CHECK;
+void call_forget_items(struct call *call);
 size_t call_count(const struct call *call, enum answer_part part);
 
 #endif

@@ -121,25 +121,26 @@ static bool read_formats(struct call *call, struct problem *problem)
         if (!json_object_is_type(one, json_type_string) || strcmp(json_object_get_string(one), "text") != 0)
             return problem_set(problem, PROBLEM_UNSUPPORTED, "modalities", "modalities: only text is supported");
     }
-    if (format && !field_is(format, "type", "text"))
-        return problem_set(problem, PROBLEM_UNSUPPORTED, "response_format",
-                           "response_format: constraints are not supported yet; only the type text is");
-    return call_check_constraints(call, problem);
+    return call_read_constraint(call, format, problem);
 }
 
-static bool decode(struct call *call, struct worker *worker, struct problem *problem)
+bool chat_api_encode(struct call *call, struct worker *worker, struct problem *problem)
 {
     struct err err = {0};
     const struct tools_reader tools = {.alloc = call->server->alloc,
                                        .arena = &call->arena,
                                        .wire = TOOLS_CHAT,
                                        .strict = call->server->settings.strict_fields};
-    if (!call_read_common(call, rules, problem) || !read_messages(call, problem) ||
-        !tools_read(&call->tools, &tools, call->body, problem) || !read_logprobs(call, problem) ||
-        !read_stream_options(call, problem) || !read_formats(call, problem))
-        return false;
+    if (!read_messages(call, problem) || !tools_read(&call->tools, &tools, call->body, problem)) return false;
     if (!chat_options_read(&call->chat, call->body, &err)) return problem_from(problem, PROBLEM_INVALID_VALUE, &err);
-    return call_encode_chat(call, worker, problem) && call_finish_decode(call, problem);
+    return call_encode_chat(call, worker, problem);
+}
+
+static bool decode(struct call *call, struct worker *worker, struct problem *problem)
+{
+    return call_read_common(call, rules, problem) && read_logprobs(call, problem) &&
+           read_stream_options(call, problem) && chat_api_encode(call, worker, problem) &&
+           read_formats(call, problem) && call_finish_decode(call, problem);
 }
 
 /* --- the answer --- */
@@ -296,7 +297,7 @@ static bool part(struct call *call, struct item *item, const struct answer_event
     }
     jot_close(&json);
     if (event->part == ANSWER_CONTENT && call->wants_logprobs)
-        put_logprobs(&json, call, call->pending.data, call->pending.bytes);
+        put_logprobs(&json, call, call->pending[0].data, call->pending[0].bytes);
     else
         jot_put_null(&json, "logprobs");
     return close_chunk(call, &json, NULL, err);
@@ -304,7 +305,7 @@ static bool part(struct call *call, struct item *item, const struct answer_event
 
 static bool keep_alive(struct call *call, struct err *err)
 {
-    char text[96];
+    char text[USAGE_PROGRESS_BYTES];
     if (server_now(call->server) - call->told_ns >= PARSED_NS) {
         struct jot json = open_chunk(call);
         jot_open(&json);
@@ -312,7 +313,7 @@ static bool keep_alive(struct call *call, struct err *err)
         jot_put_null(&json, "logprobs");
         return close_chunk(call, &json, NULL, err);
     }
-    return sse_comment(&call->out, usage_progress(call, text, sizeof text), err);
+    return sse_comment(&call->out, usage_progress(call, text), err);
 }
 
 static bool end(struct call *call, struct err *err)
@@ -335,15 +336,15 @@ static bool end(struct call *call, struct err *err)
     return buf_add_text(&call->out, "data: [DONE]\n\n", err);
 }
 
-static bool token(struct call *call, const struct sampled *sampled, bool is_prompt, struct err *err)
+bool chat_api_token(struct call *call, const struct sampled *sampled, bool is_prompt, struct err *err)
 {
     /* Markers are no content, and a token that is nothing but special has no text. */
     const struct text_model *model = call->server->settings.model;
     bool is_marker = chat_ids_control(&model->chat, sampled->id) != CHAT_TEXT ||
                      tokenizer_token(model->tokenizer, sampled->id).kind == TOKEN_SPECIAL;
     if (is_prompt || is_marker) return true;
-    if (call->pending.bytes > 0 && !buf_add_char(&call->pending, ',', err)) return false;
-    struct jot json = jot_to(&call->pending);
+    if (call->pending[0].bytes > 0 && !buf_add_char(&call->pending[0], ',', err)) return false;
+    struct jot json = jot_to(&call->pending[0]);
     logprobs_json_entry(&json, model->tokenizer, sampled);
     return jot_end(&json, err);
 }
@@ -366,5 +367,5 @@ const struct protocol chat_protocol = {
     .keep_alive = keep_alive,
     .end = end,
     .fail = chat_api_fail,
-    .token = token,
+    .token = chat_api_token,
 };

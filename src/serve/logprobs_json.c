@@ -18,6 +18,18 @@ void logprobs_json_token(struct jot *json, const struct tokenizer *tokenizer, ui
     buf_fini(&text);
 }
 
+void logprobs_json_key(char key[LOGPROBS_KEY_BYTES], const struct tokenizer *tokenizer, uint32_t id)
+{
+    struct token token = tokenizer_token(tokenizer, id);
+    size_t n = 0, used;
+    for (size_t at = 0; at < token.n_bytes && n + 5 < LOGPROBS_KEY_BYTES; at += used) {
+        uint32_t code;
+        utf8_next(token.bytes + at, token.n_bytes - at, &code, &used); /* U+FFFD unless it is valid */
+        n += utf8_put(key + n, code ? code : 0xFFFD);
+    }
+    key[n] = 0;
+}
+
 static void put_members(struct jot *json, const struct tokenizer *tokenizer, const struct logprob *logprob)
 {
     struct token token = tokenizer_token(tokenizer, logprob->id);

@@ -1,6 +1,9 @@
 #include "serve/routes.h"
 
 #include "serve/chat_api.h"
+#include "serve/completions_api.h"
+#include "serve/messages_api.h"
+#include "serve/responses_api.h"
 #include "serve/small_api.h"
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +11,21 @@
 static void serve_chat(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
 {
     call_serve(server, worker, exchange, &chat_protocol);
+}
+
+static void serve_completions(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
+{
+    call_serve(server, worker, exchange, &completions_protocol);
+}
+
+static void serve_messages(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
+{
+    call_serve(server, worker, exchange, &messages_protocol);
+}
+
+static void serve_responses(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
+{
+    call_serve(server, worker, exchange, &responses_protocol);
 }
 
 #define NOT_OFFERED(path)                            \
@@ -18,8 +36,22 @@ static void serve_chat(struct server *server, struct worker *worker, struct http
 
 static const struct route routes[] = {
     {"/chat/completions", METHOD_POST, .serve = serve_chat},
+    {"/completions", METHOD_POST, .serve = serve_completions},
+    {"/messages", METHOD_POST, .is_anthropic = true, .serve = serve_messages},
+    {"/messages/count_tokens", METHOD_POST, .is_anthropic = true, .serve = messages_count_tokens},
+    {"/responses", METHOD_POST, .serve = serve_responses},
+    {"/responses/*/input_items", METHOD_GET, .serve = responses_input_items},
+    {"/responses/*/cancel", METHOD_POST, .is_quick = true, .serve = responses_cancel},
+    {"/responses/*", METHOD_GET, .serve = responses_get},
+    {"/responses/*", METHOD_DELETE, .serve = responses_delete},
     {"/models", METHOD_GET, .is_quick = true, .serve = small_models},
     {"/models/*", METHOD_GET, .is_quick = true, .serve = small_model},
+    {"/tokenize", METHOD_POST, .serve = small_tokenize},
+    {"/detokenize", METHOD_POST, .serve = small_detokenize},
+    {"/apply-template", METHOD_POST, .serve = small_apply_template},
+    {"/stats", METHOD_GET, .is_quick = true, .serve = small_stats},
+    {"/metrics", METHOD_GET, .is_quick = true, .serve = small_metrics},
+    {"/fit", METHOD_GET, .is_quick = true, .serve = small_fit},
     {"/requests/*/cancel", METHOD_POST, .is_quick = true, .serve = small_cancel},
     {"/requests/*/end_thinking", METHOD_POST, .is_quick = true, .serve = small_end_thinking},
     {"/health", METHOD_GET, .is_quick = true, .is_open = true, .serve = small_health},

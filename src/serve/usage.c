@@ -42,17 +42,18 @@ void usage_put_openai(struct jot *json, const struct call *call)
     jot_close(json);
 }
 
-const char *usage_progress(const struct call *call, char *text, size_t room)
+const char *usage_progress(const struct call *call, char text[USAGE_PROGRESS_BYTES])
 {
     struct job_progress p = {0};
     if (call->ticket && call->has_started) p = ticket_progress(call->ticket);
     if (!call->has_started)
-        snprintf(text, room, "queued");
+        snprintf(text, USAGE_PROGRESS_BYTES, "queued");
     else if (p.n_done < p.n_prompt)
-        snprintf(text, room, "reading the prompt: %" PRIu32 " of %" PRIu32 " tokens, layer %" PRIu32 " of %" PRIu32,
-                 p.n_done, p.n_prompt, p.layer, p.n_layers);
+        snprintf(text, USAGE_PROGRESS_BYTES,
+                 "reading the prompt: %" PRIu32 " of %" PRIu32 " tokens, layer %" PRIu32 " of %" PRIu32, p.n_done,
+                 p.n_prompt, p.layer, p.n_layers);
     else
-        snprintf(text, room, "answering");
+        snprintf(text, USAGE_PROGRESS_BYTES, "answering");
     return text;
 }
 

@@ -11,7 +11,8 @@ void usage_put_openai(struct jot *json, const struct call *call);
 const char *usage_lane(const struct call *call);
 
 /* "queued", "reading the prompt: 512 of 2048 tokens", "answering". In `text`, which is returned. */
-const char *usage_progress(const struct call *call, char *text, size_t room);
+enum { USAGE_PROGRESS_BYTES = 128 };
+const char *usage_progress(const struct call *call, char text[USAGE_PROGRESS_BYTES]);
 
 /* The one string of a custom tool's arguments: its member `input`. */
 void tool_input_json(struct jot *json, struct alloc *alloc, const char *arguments, size_t bytes);

@@ -1,0 +1,257 @@
+/* What the server counts: /stats as JSON, /metrics for scrapers, /fit for the memory plan. */
+#include "serve/small_api.h"
+
+#include "serve/call.h"
+#include "serve/jot.h"
+#include "serve/responses_store.h"
+#include <inttypes.h>
+#include <string.h>
+
+enum { BODY_BYTES_MAX = 1 << 20 };
+
+struct numbers {
+    struct service_stats service;
+    struct response_store_stats responses;
+    double uptime_s, tokens_per_second;
+};
+
+static struct numbers take(struct server *server)
+{
+    struct numbers n;
+    service_stats(server->settings.service, &n.service);
+    n.responses = response_store_stats(server->responses);
+    n.uptime_s = (double)(server_now(server) - server->started_ns) / 1e9;
+    double decode_s = (double)n.service.decode_ns / 1e9;
+    n.tokens_per_second = decode_s > 0 ? (double)n.service.n_decoded / decode_s : 0;
+    return n;
+}
+
+static int64_t load(_Atomic uint64_t *count)
+{
+    return (int64_t)atomic_load(count);
+}
+
+static void put_requests(struct jot *json, struct server *server, const struct numbers *n)
+{
+    struct server_counts *c = &server->counts;
+    jot_put_open(json, "requests");
+    jot_put_integer(json, "total", load(&c->n_requests));
+    jot_put_integer(json, "ok", load(&c->n_ok));
+    jot_put_integer(json, "refused", load(&c->n_refused));
+    jot_put_integer(json, "failed", load(&c->n_failed));
+    jot_put_integer(json, "left", load(&c->n_left));
+    jot_put_integer(json, "open", n->service.n_open);
+    jot_put_integer(json, "running", n->service.scheduler.n_running);
+    jot_put_integer(json, "waiting", n->service.scheduler.n_waiting);
+    jot_put_integer(json, "queue_full", (int64_t)n->service.n_refused_full);
+    jot_close(json);
+    jot_put_open(json, "answers");
+    for (int reason = STOP_EOS; reason <= STOP_ERROR; reason++) {
+        static const char *const names[] = {
+            [STOP_EOS] = "eos",   [STOP_ID] = "stop_id",    [STOP_STRING] = "stop_string",  [STOP_GRAMMAR] = "grammar",
+            [STOP_TOOL] = "tool", [STOP_LENGTH] = "length", [STOP_CANCELLED] = "cancelled", [STOP_ERROR] = "error"};
+        jot_put_integer(json, names[reason], (int64_t)n->service.scheduler.n_done[reason]);
+    }
+    jot_close(json);
+}
+
+static void put_tokens(struct jot *json, struct server *server, const struct numbers *n)
+{
+    struct server_counts *c = &server->counts;
+    const struct scheduler_stats *s = &n->service.scheduler;
+    jot_put_open(json, "tokens");
+    jot_put_integer(json, "prompt", load(&c->n_prompt_tokens));
+    jot_put_integer(json, "cached", load(&c->n_cached_tokens));
+    jot_put_integer(json, "answer", load(&c->n_answer_tokens));
+    jot_put_integer(json, "reasoning", load(&c->n_reasoning_tokens));
+    jot_put_real(json, "per_second_last", n->service.last_tokens_per_second);
+    jot_put_real(json, "per_second_mean", n->tokens_per_second);
+    jot_close(json);
+    jot_put_open(json, "passes");
+    jot_put_integer(json, "total", (int64_t)s->n_passes);
+    jot_put_integer(json, "called_off", (int64_t)s->n_called_off);
+    jot_close(json);
+    jot_put_open(json, "speculation");
+    jot_put_integer(json, "drafted", (int64_t)s->n_drafted);
+    jot_put_integer(json, "accepted", (int64_t)s->n_accepted);
+    jot_close(json);
+}
+
+static void put_memory(struct jot *json, struct server *server, const struct numbers *n)
+{
+    const struct service_stats *s = &n->service;
+    jot_put_open(json, "prefix_cache");
+    jot_put_integer(json, "entries", s->prefixes.n_entries);
+    jot_put_integer(json, "blocks", s->prefixes.n_blocks);
+    jot_put_integer(json, "hits", (int64_t)s->prefixes.n_hits);
+    jot_put_integer(json, "misses", (int64_t)s->prefixes.n_misses);
+    jot_put_integer(json, "tokens_saved", (int64_t)s->prefixes.n_tokens_saved);
+    jot_close(json);
+    jot_put_open(json, "state");
+    jot_put_integer(json, "blocks", s->kv_blocks);
+    jot_put_integer(json, "bytes", (int64_t)(s->kv_blocks * s->kv_block_bytes));
+    jot_close(json);
+    jot_put_open(json, "memory");
+    jot_put_integer(json, "allocated_bytes", load(&server->alloc->live_bytes));
+    jot_close(json);
+    jot_put_open(json, "stored_responses");
+    jot_put_integer(json, "entries", (int64_t)n->responses.n);
+    jot_put_integer(json, "bytes", (int64_t)n->responses.bytes);
+    jot_close(json);
+    if (!s->is_streamed) return;
+    jot_put_open(json, "experts");
+    jot_put_integer(json, "slots", s->slots.n_slots);
+    jot_put_integer(json, "resident", s->slots.n_resident);
+    jot_put_integer(json, "leased", s->slots.n_leased);
+    jot_put_integer(json, "loading", s->slots.n_loading);
+    jot_put_integer(json, "hits", (int64_t)s->slots.n_hits);
+    jot_put_integer(json, "misses", (int64_t)s->slots.n_misses);
+    jot_put_integer(json, "joined", (int64_t)s->slots.n_joined);
+    jot_put_integer(json, "hints", (int64_t)s->slots.n_hints);
+    jot_put_integer(json, "hint_hits", (int64_t)s->slots.n_hint_hits);
+    jot_put_integer(json, "evictions", (int64_t)s->slots.n_evictions);
+    jot_put_integer(json, "bytes_wanted", (int64_t)s->slots.bytes_wanted);
+    jot_put_integer(json, "bytes_read", (int64_t)s->slots.bytes_loaded);
+    jot_put_real(json, "wait_seconds", (double)s->streamer.waited_ns / 1e9);
+    jot_close(json);
+}
+
+void small_stats(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
+{
+    struct buf body;
+    struct err err = {0};
+    struct numbers n = take(server);
+    (void)worker;
+    buf_init(&body, server->alloc, BODY_BYTES_MAX);
+    struct jot json = jot_to(&body);
+    jot_open(&json);
+    jot_put_words(&json, "model", server->settings.model_name);
+    jot_put_words(&json, "build", server->settings.fingerprint);
+    jot_put_real(&json, "uptime_seconds", n.uptime_s);
+    put_requests(&json, server, &n);
+    put_tokens(&json, server, &n);
+    put_memory(&json, server, &n);
+    jot_close(&json);
+    bool ok = jot_end(&json, &err);
+    server_reply(exchange, &body, ok, &err);
+    buf_fini(&body);
+}
+
+/* --- text for scrapers, format 0.0.4 --- */
+
+struct metric {
+    const char *name, *type, *help;
+    double value;
+};
+
+static bool add_metric(struct buf *out, const struct metric *m, struct err *err)
+{
+    return buf_printf(out, err, "# HELP weir_%s %s\n# TYPE weir_%s %s\nweir_%s %.17g\n", m->name, m->help, m->name,
+                      m->type, m->name, m->value);
+}
+
+static bool add_metrics(struct buf *out, struct server *server, const struct numbers *n, struct err *err)
+{
+    struct server_counts *c = &server->counts;
+    const struct service_stats *s = &n->service;
+    const struct metric metrics[] = {
+        {"uptime_seconds", "gauge", "Since the server was started.", n->uptime_s},
+        {"requests_total", "counter", "Requests that came to an end.", (double)load(&c->n_requests)},
+        {"requests_ok_total", "counter", "Of these, answered.", (double)load(&c->n_ok)},
+        {"requests_refused_total", "counter", "Of these, refused.", (double)load(&c->n_refused)},
+        {"requests_failed_total", "counter", "Of these, failed by the server.", (double)load(&c->n_failed)},
+        {"requests_left_total", "counter", "Of these, left by their client.", (double)load(&c->n_left)},
+        {"requests_queue_full_total", "counter", "Refused because the queue was full.", (double)s->n_refused_full},
+        {"requests_open", "gauge", "Running or waiting.", s->n_open},
+        {"requests_running", "gauge", "Sharing passes.", s->scheduler.n_running},
+        {"requests_waiting", "gauge", "In the queue.", s->scheduler.n_waiting},
+        {"answers_cancelled_total", "counter", "Answers nobody wanted any more.",
+         (double)s->scheduler.n_done[STOP_CANCELLED]},
+        {"answers_error_total", "counter", "Answers that failed.", (double)s->scheduler.n_done[STOP_ERROR]},
+        {"prompt_tokens_total", "counter", "Tokens of prompts.", (double)load(&c->n_prompt_tokens)},
+        {"cached_tokens_total", "counter", "Of these, known already.", (double)load(&c->n_cached_tokens)},
+        {"answer_tokens_total", "counter", "Tokens of answers.", (double)load(&c->n_answer_tokens)},
+        {"decode_seconds_total", "counter", "Time between the first and the last token of answers.",
+         (double)s->decode_ns / 1e9},
+        {"passes_total", "counter", "Passes of the engine.", (double)s->scheduler.n_passes},
+        {"drafted_tokens_total", "counter", "Tokens that were drafted.", (double)s->scheduler.n_drafted},
+        {"accepted_tokens_total", "counter", "Of these, accepted.", (double)s->scheduler.n_accepted},
+        {"prefix_hits_total", "counter", "Prompts with a known beginning.", (double)s->prefixes.n_hits},
+        {"prefix_entries", "gauge", "Kept prefixes.", s->prefixes.n_entries},
+        {"state_bytes", "gauge", "State of sequences.", (double)(s->kv_blocks * s->kv_block_bytes)},
+        {"memory_bytes", "gauge", "Memory that was asked for.", (double)load(&server->alloc->live_bytes)},
+        {"expert_slots", "gauge", "Expert slots.", s->slots.n_slots},
+        {"expert_slots_resident", "gauge", "Slots with an expert in them.", s->slots.n_resident},
+        {"expert_hits_total", "counter", "Experts that were there.", (double)s->slots.n_hits},
+        {"expert_misses_total", "counter", "Experts that had to be read.", (double)s->slots.n_misses},
+        {"expert_bytes_read_total", "counter", "Bytes read into slots.", (double)s->slots.bytes_loaded},
+        {"expert_wait_seconds_total", "counter", "Time spent waiting for experts.",
+         (double)s->streamer.waited_ns / 1e9},
+    };
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+        if (!add_metric(out, &metrics[i], err)) return false;
+    return true;
+}
+
+void small_metrics(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
+{
+    struct buf body;
+    struct err err = {0};
+    struct numbers n = take(server);
+    (void)worker;
+    buf_init(&body, server->alloc, BODY_BYTES_MAX);
+    if (add_metrics(&body, server, &n, &err))
+        httpd_reply(exchange, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
+    else
+        server_reply(exchange, &body, false, &err);
+    buf_fini(&body);
+}
+
+/* --- the plan --- */
+
+static void put_plan(struct jot *json, const struct plan *plan)
+{
+    jot_open(json);
+    jot_put_open_list(json, "items");
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        jot_open(json);
+        jot_put_words(json, "name", plan->items[i].name);
+        jot_put_integer(json, "bytes", (int64_t)plan->items[i].bytes);
+        jot_put_words(json, "derivation", plan->items[i].derivation);
+        jot_close(json);
+    }
+    jot_close_list(json);
+    jot_put_bool(json, "fits", true); /* or the model would not be open */
+    jot_put_integer(json, "budget", (int64_t)plan->budget_bytes);
+    jot_put_words(json, "budget_source", plan->budget_source);
+    jot_put_integer(json, "used", (int64_t)plan->used_bytes);
+    jot_put_integer(json, "slots", plan->n_slots_total);
+    jot_put_integer(json, "prefill_chunk", plan->prefill_chunk);
+    jot_put_integer(json, "token_bytes", (int64_t)plan->token_bytes);
+    jot_put_real(json, "hits_low", plan->hits_low);
+    jot_put_real(json, "hits_high", plan->hits_high);
+    jot_close(json);
+}
+
+void small_fit(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
+{
+    struct buf body;
+    struct plan plan;
+    struct err err = {0};
+    struct problem problem;
+    (void)worker;
+    if (!service_plan(server->settings.service, &plan)) {
+        bool loads = service_state(server->settings.service, NULL) == SERVICE_LOADING;
+        problem_set(&problem, loads ? PROBLEM_LOADING : PROBLEM_NOT_FOUND, NULL,
+                    loads ? "the model is still being loaded"
+                          : "there is no memory plan: this model is held in memory as a whole");
+        server_refuse(exchange, &problem);
+        return;
+    }
+    buf_init(&body, server->alloc, BODY_BYTES_MAX);
+    struct jot json = jot_to(&body);
+    put_plan(&json, &plan);
+    bool ok = jot_end(&json, &err);
+    server_reply(exchange, &body, ok, &err);
+    buf_fini(&body);
+}

@@ -1,0 +1,300 @@
+/* One message of the assistant collects what follows on itself: reasoning, a text, calls. Anything else ends it. */
+#include "serve/responses_in.h"
+
+#include "fmt/json_doc.h"
+#include "serve/fields.h"
+#include "serve/responses_store.h"
+#include <json-c/json_object.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_BYTES_MAX = 64 << 20, WHERE_BYTES = 96 };
+
+struct reading {
+    struct call *call;
+    struct json_object *out;   /* call->messages */
+    struct json_object *turn;  /* the assistant's, borrowed; NULL: none is open */
+    struct json_object *calls; /* of the turn, borrowed; NULL: none yet */
+    struct json_object *known; /* ids of all calls so far, as keys; ours */
+    struct problem *problem;
+};
+
+static bool no_memory(struct reading *r)
+{
+    return problem_set(r->problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
+}
+
+static bool put_member(struct json_object *object, const char *key, struct json_object *value)
+{
+    if (value && json_object_object_add(object, key, value) == 0) return true;
+    json_object_put(value);
+    return false;
+}
+
+static bool put_words(struct json_object *object, const char *key, const char *words)
+{
+    return put_member(object, key, json_object_new_string(words));
+}
+
+static struct json_object *add_message(struct reading *r, const char *role)
+{
+    struct json_object *message = json_object_new_object();
+    r->turn = r->calls = NULL;
+    if (message && put_words(message, "role", role) && json_object_array_add(r->out, message) == 0) return message;
+    json_object_put(message);
+    return NULL;
+}
+
+/* The open turn of the assistant, or a new one. */
+static struct json_object *turn_of(struct reading *r)
+{
+    if (!r->turn) r->turn = add_message(r, "assistant");
+    return r->turn;
+}
+
+/* --- items --- */
+
+static bool add_reasoning(struct reading *r, struct json_object *item, const char *where)
+{
+    struct buf text;
+    struct err err = {0};
+    struct json_object *parts = NULL;
+    (void)where;
+    if (!field_list(item, "summary", &parts, r->problem) || !field_list(item, "content", &parts, r->problem))
+        return false;
+    buf_init(&text, r->call->server->alloc, TEXT_BYTES_MAX);
+    size_t n = parts ? json_object_array_length(parts) : 0;
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = buf_add_text(&text, field_word(json_object_array_get_idx(parts, i), "text"), &err);
+    /* A thought that stands behind a text begins another turn. */
+    if (r->turn && (r->calls || json_object_object_get(r->turn, "content"))) r->turn = NULL;
+    if (ok && text.bytes > 0)
+        ok = turn_of(r) &&
+             put_member(r->turn, "reasoning_content", json_object_new_string_len(text.data, (int)text.bytes));
+    buf_fini(&text);
+    return ok || no_memory(r);
+}
+
+static bool add_assistant(struct reading *r, struct json_object *item)
+{
+    if (r->turn && (r->calls || json_object_object_get(r->turn, "content"))) r->turn = NULL;
+    if (!turn_of(r)) return no_memory(r);
+    return put_member(r->turn, "content", json_object_get(json_object_object_get(item, "content"))) || no_memory(r);
+}
+
+static bool add_plain(struct reading *r, struct json_object *item, const char *where)
+{
+    const char *role = field_word(item, "role");
+    struct json_object *content = json_object_object_get(item, "content");
+    if (strcmp(role, "assistant") == 0) return add_assistant(r, item);
+    if (strcmp(role, "user") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0)
+        return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: the role '%.30s' is not supported", where,
+                           role);
+    struct json_object *message = add_message(r, role);
+    return (message && put_member(message, "content", json_object_get(content))) || no_memory(r);
+}
+
+/* A call in the turn; `arguments` changes hands. */
+static bool add_call(struct reading *r, struct json_object *item, const char *name, struct json_object *arguments)
+{
+    char flat[TOOL_NAME_MAX];
+    const char *namespace = field_word(item, "namespace"), *id = field_word(item, "call_id");
+    struct json_object *call = json_object_new_object(), *function = json_object_new_object();
+    bool ok = call && function && arguments && turn_of(r);
+    if (ok && !r->calls) {
+        r->calls = json_object_new_array();
+        ok = put_member(r->turn, "tool_calls", r->calls);
+        if (!ok) r->calls = NULL;
+    }
+    ok = ok && put_words(function, "name", tools_flat_name(flat, *namespace ? namespace : NULL, name)) &&
+         json_object_object_add(function, "arguments", json_object_get(arguments)) == 0 && put_words(call, "id", id) &&
+         put_words(call, "type", "function") &&
+         json_object_object_add(call, "function", json_object_get(function)) == 0 &&
+         json_object_array_add(r->calls, json_object_get(call)) == 0 &&
+         put_member(r->known, id, json_object_new_boolean(1));
+    json_object_put(arguments);
+    json_object_put(function);
+    json_object_put(call);
+    return ok || no_memory(r);
+}
+
+static bool add_function_call(struct reading *r, struct json_object *item, const char *where)
+{
+    struct json_object *arguments = json_object_object_get(item, "arguments");
+    const char *name = field_word(item, "name");
+    if (!*name) return problem_set(r->problem, PROBLEM_MISSING_FIELD, where, "%s: a call needs a name", where);
+    return add_call(r, item, name, arguments ? json_object_get(arguments) : json_object_new_string("{}"));
+}
+
+/* What a custom tool got is the argument `input`; what a shell was to do stands as it is. */
+static bool add_custom_call(struct reading *r, struct json_object *item, const char *where)
+{
+    const char *name = field_word(item, "name");
+    struct json_object *arguments = json_object_new_object(), *input = json_object_object_get(item, "input");
+    if (!*name) {
+        json_object_put(arguments);
+        return problem_set(r->problem, PROBLEM_MISSING_FIELD, where, "%s: a call needs a name", where);
+    }
+    if (arguments && !put_member(arguments, "input", json_object_get(input))) {
+        json_object_put(arguments);
+        return problem_set(r->problem, PROBLEM_MISSING_FIELD, where, "%s: a custom tool call needs an input", where);
+    }
+    return add_call(r, item, name, arguments);
+}
+
+static bool add_shell_call(struct reading *r, struct json_object *item, const char *where)
+{
+    struct json_object *action = json_object_object_get(item, "action");
+    (void)where;
+    return add_call(r, item, "local_shell",
+                    json_object_is_type(action, json_type_object) ? json_object_get(action) : json_object_new_object());
+}
+
+static bool add_output(struct reading *r, struct json_object *item, const char *where)
+{
+    const char *id = field_word(item, "call_id");
+    struct json_object *output = json_object_object_get(item, "output");
+    if (!*id) id = field_word(item, "id");
+    if (!json_object_object_get_ex(r->known, id, NULL))
+        return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: call_id '%.60s' answers no call before it",
+                           where, id);
+    struct json_object *message = add_message(r, "tool");
+    return (message && put_words(message, "tool_call_id", id) &&
+            (!output || put_member(message, "content", json_object_get(output)))) ||
+           no_memory(r);
+}
+
+typedef bool item_fn(struct reading *r, struct json_object *item, const char *where);
+
+static bool skip(struct reading *r, struct json_object *item, const char *where)
+{
+    (void)r;
+    (void)item;
+    (void)where;
+    return true;
+}
+
+static bool refuse_reference(struct reading *r, struct json_object *item, const char *where)
+{
+    (void)item;
+    return problem_set(r->problem, PROBLEM_UNSUPPORTED, where,
+                       "%s: references to items are not supported; send the item, or previous_response_id", where);
+}
+
+static const struct {
+    const char *type;
+    item_fn *add;
+} kinds[] = {
+    {"message", add_plain},
+    {"", add_plain}, /* a message may leave its type out */
+    {"reasoning", add_reasoning},
+    {"function_call", add_function_call},
+    {"function_call_output", add_output},
+    {"custom_tool_call", add_custom_call},
+    {"custom_tool_call_output", add_output},
+    {"local_shell_call", add_shell_call},
+    {"local_shell_call_output", add_output},
+    {"item_reference", refuse_reference},
+    {"compaction", skip}, /* these only annotate */
+    {"web_search_call", skip},
+    {"file_search_call", skip},
+    {"image_generation_call", skip},
+    {"code_interpreter_call", skip},
+    {"mcp_list_tools", skip},
+};
+
+static bool add_item(struct reading *r, struct json_object *item, size_t index)
+{
+    char where[WHERE_BYTES];
+    const char *type = field_word(item, "type");
+    snprintf(where, sizeof where, "input[%zu]", index);
+    if (!json_object_is_type(item, json_type_object))
+        return problem_set(r->problem, PROBLEM_INVALID_TYPE, where, "%s: must be an object", where);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(type, kinds[i].type) == 0) return kinds[i].add(r, item, where);
+    return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: items of type '%.50s' are not supported", where,
+                       type);
+}
+
+/* --- the list of items --- */
+
+static bool append_copies(struct json_object *to, struct json_object *from)
+{
+    size_t n = json_object_is_type(from, json_type_array) ? json_object_array_length(from) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (json_object_array_add(to, json_object_get(json_object_array_get_idx(from, i))) != 0) return false;
+    return true;
+}
+
+/* What the previous response was made from, and what it was. */
+static bool append_previous(struct call *call, struct problem *problem)
+{
+    struct err err = {0};
+    struct buf response, input;
+    struct alloc *alloc = call->server->alloc;
+    struct json_object *items = NULL, *object = NULL;
+    buf_init(&response, alloc, RESPONSE_STORE_BYTES_MAX);
+    buf_init(&input, alloc, RESPONSE_STORE_BYTES_MAX);
+    struct json_rules rules = json_rules_request;
+    rules.bytes_max = RESPONSE_STORE_BYTES_MAX;
+    bool ok = response_store_get(call->server->responses, call->previous_id, &response, &input, &err);
+    if (!ok) problem_from(problem, PROBLEM_NOT_FOUND, &err);
+    if (ok)
+        ok = json_doc_parse(&items, alloc, &rules, "stored input", input.data, input.bytes, &err) &&
+             json_doc_parse(&object, alloc, &rules, "stored response", response.data, response.bytes, &err) &&
+             append_copies(call->input_items, items) &&
+             append_copies(call->input_items, json_object_object_get(object, "output"));
+    if (!ok && problem->kind == PROBLEM_NONE)
+        problem_set(problem, PROBLEM_INTERNAL, NULL, "the stored response cannot be read");
+    json_object_put(items);
+    json_object_put(object);
+    buf_fini(&response);
+    buf_fini(&input);
+    return ok;
+}
+
+/* A text is one message of the user. */
+static bool append_text(struct call *call, struct json_object *text)
+{
+    struct json_object *item = json_object_new_object();
+    bool ok = item && put_words(item, "type", "message") && put_words(item, "role", "user") &&
+              json_object_object_add(item, "content", json_object_get(text)) == 0 &&
+              json_object_array_add(call->input_items, json_object_get(item)) == 0;
+    json_object_put(item);
+    return ok;
+}
+
+static bool read_items(struct call *call, struct problem *problem)
+{
+    struct json_object *input = json_object_object_get(call->body, "input");
+    call->input_items = json_object_new_array();
+    if (!call->input_items) return problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
+    if (call->previous_id && !append_previous(call, problem)) return false;
+    if (!input && !call->previous_id) return problem_set(problem, PROBLEM_MISSING_FIELD, "input", "input: missing");
+    bool is_text = json_object_is_type(input, json_type_string);
+    if (input && !is_text && !json_object_is_type(input, json_type_array))
+        return problem_set(problem, PROBLEM_INVALID_TYPE, "input", "input: must be a string or a list of items");
+    bool ok = is_text ? append_text(call, input) : append_copies(call->input_items, input);
+    return ok || problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
+}
+
+bool responses_read(struct call *call, struct problem *problem)
+{
+    const char *instructions = NULL;
+    struct reading r = {.call = call, .problem = problem};
+    if (!field_text(call->body, "instructions", &instructions, problem) || !read_items(call, problem)) return false;
+    r.out = call->messages = json_object_new_array();
+    r.known = json_object_new_object();
+    bool ok = (r.out && r.known) || no_memory(&r);
+    if (ok && instructions) {
+        struct json_object *message = add_message(&r, "system");
+        ok = (message &&
+              put_member(message, "content", json_object_get(json_object_object_get(call->body, "instructions")))) ||
+             no_memory(&r);
+    }
+    size_t n = json_object_array_length(call->input_items);
+    for (size_t i = 0; i < n && ok; i++) ok = add_item(&r, json_object_array_get_idx(call->input_items, i), i);
+    json_object_put(r.known);
+    return ok;
+}
