@@ -21,7 +21,6 @@ bool forward_new(struct forward **forward, struct alloc *alloc, const struct con
     f->kern = *kern;
     f->team = team;
     f->options = *options;
-    linear_init(&f->linear, kern, team);
     struct kv_layout layout;
     kv_layout_init(&layout, config, options->kv_storage, f->spine->has_dsa, f->spine->has_mtp,
                    f->spine->mtp_has_indexer);
@@ -29,6 +28,8 @@ bool forward_new(struct forward **forward, struct alloc *alloc, const struct con
     arena_init(&f->arena, alloc, UINT64_MAX);
     if (!rope_init(&f->rope, &f->arena, config->rope_dim, config->rope_theta, err)) goto fail;
     if (!scratch_get(f, err)) goto fail;
+    linear_init(&f->linear, kern, team, options->numerics, f->split,
+                scratch_split_bytes(config, options, f->spine->has_mtp));
     *forward = f;
     return true;
 fail:

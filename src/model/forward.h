@@ -11,6 +11,7 @@
  */
 #include "fmt/config.h"
 #include "model/kv.h"
+#include "model/numerics.h"
 #include "model/stages.h"
 #include "model/weights.h"
 #include "par/team.h"
@@ -54,6 +55,7 @@ struct forward_options {
     uint32_t positions_max;     /* tokens of one sequence */
     enum kv_storage kv_storage; /* how sequence state is stored; anything but f32 changes the function */
     uint32_t kv_blocks_max;     /* ceiling of all sequences' state, in blocks; 0: none */
+    enum numerics numerics;     /* anything but exact changes the function */
     bool select_always;         /* run the indexer also where it would keep everything: must not change a bit */
     bool foresees;              /* hint at the next layer's experts while a layer runs: never changes a bit */
     bool mtp_is_dense;          /* the MTP layer attends all its rows even when it has an indexer */

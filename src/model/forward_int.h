@@ -110,6 +110,8 @@ struct forward {
     float *logits;     /* [logit_rows_max][vocab] */
     size_t *logit_row; /* [rows_max] index into logits, or SIZE_MAX */
 
+    unsigned char *split; /* [scratch_split_bytes] inputs of a product as integers */
+
     struct thread_scratch *threads; /* [team_threads] */
 };
 
@@ -118,6 +120,7 @@ bool scratch_get(struct forward *f, struct err *err) MUST_CHECK;
 
 /* Floats in a thread's `scores`: at least a whole context. */
 uint64_t scratch_scores(const struct config *config, const struct forward_options *options);
+uint64_t scratch_split_bytes(const struct config *config, const struct forward_options *options, bool has_mtp);
 
 /* Calls fn for rows 0 .. n_rows-1, shared out among the team when they are many. */
 typedef void row_fn(struct forward *f, const void *context, size_t row, struct thread_scratch *t);

@@ -6,10 +6,40 @@
 /* Weight bytes below which splitting a product costs more than it gains. */
 #define PIECE_BYTES (32u << 10)
 
-void linear_init(struct linear *linear, const struct kern *kern, struct team *team)
+/* The same for inputs that are split. */
+#define SPLIT_GRAIN (8u << 10)
+
+/* Where scratch begins to be used: at a multiple of this. */
+enum { ALIGNMENT = 64 };
+
+uint64_t linear_scratch_bytes(uint64_t n_rows, uint64_t n_columns)
 {
+    uint64_t rows = n_rows < LINEAR_ROWS ? n_rows : LINEAR_ROWS;
+    return rows * kern_split_bytes(3, n_columns) + ALIGNMENT;
+}
+
+static void choose_limbs(struct linear *linear, const struct kern *k, enum numerics numerics)
+{
+    struct linear_limbs *limbs = linear->limbs;
+    if (numerics == NUMERICS_EXACT) {
+        limbs[FORMAT_INT4_ROW] = (struct linear_limbs){k->split_limb3_int4, k->matmul_limb3_int4, 3};
+        limbs[FORMAT_INT4_GROUPED] = (struct linear_limbs){k->split_limb3_int4, k->matmul_limb3_int4_grouped, 3};
+    } else {
+        limbs[FORMAT_INT8_ROW] = (struct linear_limbs){k->split_limb1_int8, k->matmul_limb1_int8, 1};
+        limbs[FORMAT_INT4_ROW] = (struct linear_limbs){k->split_limb1_int4, k->matmul_limb1_int4, 1};
+        limbs[FORMAT_INT4_GROUPED] = (struct linear_limbs){k->split_limb1_int4, k->matmul_limb1_int4_grouped, 1};
+    }
+}
+
+void linear_init(struct linear *linear, const struct kern *kern, struct team *team, enum numerics numerics,
+                 void *scratch, uint64_t scratch_bytes)
+{
+    uintptr_t start = round_up((uintptr_t)scratch, ALIGNMENT);
+    ASSERT(start - (uintptr_t)scratch <= scratch_bytes);
     *linear = (struct linear){
         .team = team,
+        .split = (unsigned char *)scratch + (start - (uintptr_t)scratch),
+        .split_bytes = scratch_bytes - (start - (uintptr_t)scratch),
         .matmul =
             {
                 [FORMAT_F32] = kern->matmul_f32,
@@ -38,6 +68,7 @@ void linear_init(struct linear *linear, const struct kern *kern, struct team *te
                 [FORMAT_INT3_G64] = kern->unpack_int3,
             },
     };
+    choose_limbs(linear, kern, numerics);
 }
 
 struct matrix matrix_rows(const struct matrix *matrix, uint32_t first, uint32_t n)
@@ -52,12 +83,22 @@ struct matrix matrix_rows(const struct matrix *matrix, uint32_t first, uint32_t 
     return part;
 }
 
+/* The kernels of the matrix for split inputs, or NULL. */
+static const struct linear_limbs *limbs_of(const struct linear *linear, const struct matrix *w)
+{
+    const struct linear_limbs *limbs = &linear->limbs[w->format];
+    if (!limbs->split || (w->format == FORMAT_INT4_GROUPED && w->group % 64 != 0)) return NULL;
+    return limbs;
+}
+
 struct product {
     const struct linear *linear;
     const struct matrix *w[2];
     float *y[2];
     const float *x;
     size_t n_rows;
+    const struct linear_limbs *limbs[2];
+    size_t split_stride; /* 0: x as it is */
 };
 
 static void multiply(const struct product *p, unsigned which, size_t begin, size_t end)
@@ -65,8 +106,13 @@ static void multiply(const struct product *p, unsigned which, size_t begin, size
     if (begin >= end) return;
     const struct matrix *w = p->w[which];
     struct matrix part = matrix_rows(w, (uint32_t)begin, (uint32_t)(end - begin));
-    p->linear->matmul[w->format](p->y[which] + begin, w->rows, part.payload, part.scales, p->x, w->columns, p->n_rows,
-                                 part.rows, w->columns, w->group);
+    float *y = p->y[which] + begin;
+    if (p->split_stride)
+        p->limbs[which]->matmul(y, w->rows, part.payload, part.scales, p->linear->split, p->split_stride, p->n_rows,
+                                part.rows, w->columns, w->group);
+    else
+        p->linear->matmul[w->format](y, w->rows, part.payload, part.scales, p->x, w->columns, p->n_rows, part.rows,
+                                     w->columns, w->group);
 }
 
 /* Items are the output rows of the first matrix and behind them those of the second, if there is one. */
@@ -79,18 +125,56 @@ static void multiply_range(void *context, size_t begin, size_t end, unsigned thr
     if (end > first) multiply(p, 1, (begin > first ? begin : first) - first, end - first);
 }
 
-static void run(const struct product *p, size_t n_items)
+/* Items are rows of inputs. */
+static void split_range(void *context, size_t begin, size_t end, unsigned thread)
+{
+    (void)thread;
+    const struct product *p = context;
+    size_t columns = p->w[0]->columns;
+    p->limbs[0]->split(p->linear->split + begin * p->split_stride, p->split_stride, p->x + begin * columns, columns,
+                       end - begin, columns);
+}
+
+static void run_rows(struct product *p)
 {
     const struct matrix *w = p->w[0];
-    ASSERT(p->linear->matmul[w->format]);
+    size_t n_items = (size_t)w->rows + (p->w[1] ? p->w[1]->rows : 0);
     size_t grain = PIECE_BYTES / (format_row_bytes(w->format, w->columns) * p->n_rows + 1) + 1;
-    team_run(p->linear->team, n_items, round_up(grain, 8), multiply_range, (void *)(uintptr_t)p);
+    if (p->split_stride) team_run(p->linear->team, p->n_rows, SPLIT_GRAIN / w->columns + 1, split_range, p);
+    team_run(p->linear->team, n_items, round_up(grain, 8), multiply_range, p);
+}
+
+/* As many rows at a time as the scratch is for, or all of them when nothing is split. */
+static void run(struct product *p, size_t n_rows)
+{
+    p->limbs[0] = limbs_of(p->linear, p->w[0]);
+    p->limbs[1] = p->w[1] ? limbs_of(p->linear, p->w[1]) : NULL;
+    size_t step = n_rows;
+    if (p->limbs[0]) {
+        step = LINEAR_ROWS;
+        p->split_stride = kern_split_bytes(p->limbs[0]->n_limbs, p->w[0]->columns);
+        ASSERT((n_rows < step ? n_rows : step) * p->split_stride <= p->linear->split_bytes);
+    }
+    for (size_t first = 0; first < n_rows; first += step) {
+        p->n_rows = n_rows - first < step ? n_rows - first : step;
+        run_rows(p);
+        p->x += p->n_rows * p->w[0]->columns;
+        for (int i = 0; i < 2 && p->w[i]; i++) p->y[i] += p->n_rows * p->w[i]->rows;
+    }
 }
 
 void linear_apply(const struct linear *linear, float *y, const struct matrix *w, const float *x, size_t n_rows)
 {
-    const struct product p = {.linear = linear, .w = {w}, .y = {y}, .x = x, .n_rows = n_rows};
-    run(&p, w->rows);
+    ASSERT(linear->matmul[w->format]);
+    struct product p = {.linear = linear, .w = {w}, .y = {y}, .x = x};
+    run(&p, n_rows);
+}
+
+/* Whether one form of the inputs serves both. */
+static bool is_shared(const struct linear *linear, const struct matrix *a, const struct matrix *b)
+{
+    const struct linear_limbs *first = limbs_of(linear, a), *second = limbs_of(linear, b);
+    return first && second ? first->split == second->split : !first && !second;
 }
 
 void linear_apply_pair(const struct linear *linear, float *y_a, const struct matrix *a, float *y_b,
@@ -98,9 +182,15 @@ void linear_apply_pair(const struct linear *linear, float *y_a, const struct mat
 {
     ASSERT(a->rows == b->rows);
     ASSERT(a->columns == b->columns);
+    if (!is_shared(linear, a, b)) {
+        linear_apply(linear, y_a, a, x, n_rows);
+        linear_apply(linear, y_b, b, x, n_rows);
+        return;
+    }
+    ASSERT(linear->matmul[a->format]);
     ASSERT(linear->matmul[b->format]);
-    const struct product p = {.linear = linear, .w = {a, b}, .y = {y_a, y_b}, .x = x, .n_rows = n_rows};
-    run(&p, (size_t)a->rows + b->rows);
+    struct product p = {.linear = linear, .w = {a, b}, .y = {y_a, y_b}, .x = x};
+    run(&p, n_rows);
 }
 
 void linear_rows(const struct linear *linear, float *y, size_t y_stride, const struct matrix *w, const float *x,

@@ -68,8 +68,16 @@ static void add_rows(struct pieces *pieces, const struct config *c, const struct
     ADD_PASS(logit_row, rows);
 }
 
+uint64_t scratch_split_bytes(const struct config *c, const struct forward_options *o, bool has_mtp)
+{
+    uint64_t widest = larger(has_mtp ? 2 * (uint64_t)c->hidden : c->hidden, c->q_rank);
+    widest = larger(widest, (uint64_t)c->n_heads * c->value_dim);
+    widest = larger(widest, larger(c->dense_inner, (uint64_t)c->expert_inner * c->n_shared_experts));
+    return linear_scratch_bytes(o->rows_max, larger(widest, c->expert_inner));
+}
+
 /* What is used for one tile of rows after the other, and what does not depend on rows. */
-static void add_tiles(struct pieces *pieces, const struct config *c, const struct forward_options *o)
+static void add_tiles(struct pieces *pieces, const struct config *c, const struct forward_options *o, bool has_mtp)
 {
     uint64_t attend = smaller(o->rows_max, ATTEND_ROWS), feed = smaller(o->rows_max, FEED_ROWS);
     uint64_t inner = larger(larger(c->dense_inner, (uint64_t)c->expert_inner * c->n_shared_experts), c->expert_inner);
@@ -86,6 +94,7 @@ static void add_tiles(struct pieces *pieces, const struct config *c, const struc
     ADD_PASS(gate, feed * inner);
     ADD_PASS(up, feed * inner);
     ADD_PASS(expert_out, feed * c->hidden);
+    ADD_PASS(split, scratch_split_bytes(c, o, has_mtp));
     ADD_PASS(partial, smaller(routes, PARTIAL_OUTPUTS_MAX) * c->hidden);
 }
 
@@ -126,7 +135,7 @@ struct forward_scratch forward_scratch_of(const struct config *config, const str
 {
     struct pieces rows = {0}, logits = {0}, thread = {0};
     add_rows(&rows, config, options, has_mtp);
-    add_tiles(&rows, config, options);
+    add_tiles(&rows, config, options, has_mtp);
     add_logits(&logits, config, options);
     add_thread(&thread, config, options);
     return (struct forward_scratch){.pass_bytes = bytes_of(&rows),
@@ -150,7 +159,7 @@ bool scratch_get(struct forward *f, struct err *err)
     const struct config *c = &f->config;
     struct pieces pass = {0}, thread = {0};
     add_rows(&pass, c, &f->options, f->spine->has_mtp);
-    add_tiles(&pass, c, &f->options);
+    add_tiles(&pass, c, &f->options, f->spine->has_mtp);
     add_logits(&pass, c, &f->options);
     add(&pass, offsetof(struct forward, threads), team_threads(f->team), sizeof *f->threads);
     if (!get_pieces(f, &f->arena, &pass, err)) return false;

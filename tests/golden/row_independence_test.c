@@ -244,24 +244,33 @@ static void long_passes_change_no_bit(void **state)
     tiny_model_close(&model);
 }
 
-/* A container: heads are split between items, weights have scales, contexts pass index_topk. */
+/* A container: heads are split between items, weights have scales, contexts pass index_topk. In both numerics. */
 static void a_container_is_independent_too(void **state)
 {
     (void)state;
     enum { N = 150 };
     struct tiny_model model;
-    struct forward_options with = {.rows_max = N, .logit_rows_max = N, .positions_max = N};
     tiny_model_open(&model, "models/demo");
     assert_true(model.config.index_topk < N);
     size_t n = N * (size_t)model.config.vocab;
-    float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
-    feed_long(&model, 7, cpu_mask(), &with, N, 1, want);
-    feed_long(&model, 1, cpu_mask() & CPU_AVX2, &with, N, N, got);
-    assert_memory_equal(want, got, n * sizeof *want);
-    feed_long(&model, 3, cpu_mask(), &with, N, 61, got);
-    assert_memory_equal(want, got, n * sizeof *want);
+    float *exact = calloc(n, sizeof *exact), *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
+    for (int numerics = NUMERICS_EXACT; numerics <= NUMERICS_INT8; numerics++) {
+        struct forward_options with = {
+            .rows_max = N, .logit_rows_max = N, .positions_max = N, .numerics = (enum numerics)numerics};
+        feed_long(&model, 7, cpu_mask(), &with, N, 1, want);
+        feed_long(&model, 1, cpu_mask() & CPU_AVX2, &with, N, N, got);
+        assert_memory_equal(want, got, n * sizeof *want);
+        feed_long(&model, 3, cpu_mask(), &with, N, 61, got);
+        assert_memory_equal(want, got, n * sizeof *want);
+        if (numerics == NUMERICS_EXACT) memcpy(exact, want, n * sizeof *want);
+    }
+    double difference = relative_error(want, exact, n);
+    print_message("int8: logits %.1e from exact\n", difference);
+    assert_true(difference > 0); /* or the numerics were not used */
+    assert_true(difference < 0.1);
     free(got);
     free(want);
+    free(exact);
     tiny_model_close(&model);
 }
 
