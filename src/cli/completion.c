@@ -181,7 +181,9 @@ static void print_zsh(FILE *out)
             fputs(")'", out);
         } else if (command->n_operands_max > 0) {
             const char *operands = command->operands;
-            bool has_words = strspn(operands, "abcdefghijklmnopqrstuvwxyz|") >= strcspn(operands, " ");
+            size_t first = strcspn(operands, " ");
+            bool has_words =
+                strspn(operands, "abcdefghijklmnopqrstuvwxyz|") >= first && memchr(operands, '|', first) != NULL;
             if (has_words) fputs(" '1:word:(", out);
             if (has_words && print_operand_words(out, command, " ")) fputs(")'", out);
             fputs(" '*:file:_files'", out);

@@ -453,9 +453,11 @@ static void memory_may_run_out_anywhere(void **state)
         s.alloc.fail_at = 0;
         dialogue_free(d);
         assert_int_equal(s.alloc.live, live);
-        assert_true(ok == ran_to_the_end);
-        if (ok) break;
-        assert_int_equal(err.kind, ERR_NOMEM);
+        if (ran_to_the_end) {
+            assert_true(ok);
+            break;
+        }
+        if (!ok) assert_int_equal(err.kind, ERR_NOMEM); /* what only saves time may do without its memory */
     }
     print_message("%ju points\n", (uintmax_t)n_points);
     assert_true(n_points > 5);

@@ -521,6 +521,13 @@ static void a_real_limit_on_files_is_named(void **state)
     in_a_child(runs_in_a_full_table);
 }
 
+/* How much more a process may hold in the end. A sanitizer keeps what was given back for a while, to see late uses. */
+#ifdef WEIR_SLOW_ASSERTS
+#define HELD_MORE_MAX (UINT64_C(300) << 20)
+#else
+#define HELD_MORE_MAX (UINT64_C(2) << 20)
+#endif
+
 /* The bundled model with room for 2 % of its experts: ten thousand experts come and go, and nothing grows. */
 static void ten_thousand_evictions_leave_memory_as_it_was(void **state)
 {
@@ -549,7 +556,7 @@ static void ten_thousand_evictions_leave_memory_as_it_was(void **state)
            (int)stats->n_evictions, (int)(held / 1024), (int)(now / 1024));
     assert_true(b.alloc.live <= live);
     assert_true(b.alloc.live_bytes <= live_bytes);
-    assert_true(now <= held + (UINT64_C(2) << 20));
+    assert_true(now <= held + HELD_MORE_MAX);
     bench_close(&b);
 }
 
