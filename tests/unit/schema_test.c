@@ -294,7 +294,7 @@ static struct json_object *random_bound(struct numbers *k, bool whole)
 {
     static const double scales[] = {1, 10, 1000, 1e6, 1e-3, 1e12, 1e17};
     double value = (philox_unit(k->key, k->next++) - 0.5) * 2 * scales[numbers_below(k, 7)];
-    if (numbers_below(k, 4) == 0) value = (double)(int)(value * 100) / 8;
+    if (numbers_below(k, 4) == 0) value = trunc(value * 100) / 8;
     if (whole || numbers_below(k, 5) == 0) return json_object_new_int64((int64_t)value);
     return json_object_new_double(value);
 }
