@@ -161,7 +161,7 @@ static void three_limbs_are_as_exact_as_f32(void **state)
         measure(&s, (enum inputs)(i % INPUTS));
         assert_true(s.errors[THREE] <= s.errors[PLAIN_F32]);
         assert_true(s.errors[THREE] < 4e-7); /* a lone giant among 16: 2.8e-7 of it, and the roundings of lanes */
-        assert_true(s.errors[TWO] > 1e-5); /* what is too little is seen to be */
+        assert_true(s.errors[TWO] > 1e-5);   /* what is too little is seen to be */
         assert_true(s.errors[ONE] > 1e-3);
         assert_true(s.errors[ONE] < 2e-2);
     }
