@@ -300,6 +300,14 @@ static void the_newest_snapshot_is_meant(void **state)
     program_expect(&weir, 0, "org/name@01234567 (an older one)\n", "");
 }
 
+/* A moment within `most`, and from the fourth run on within shorter and shorter times: on a fast machine the command
+ * would be through otherwise. */
+static unsigned killed_after_us(uint64_t *seed, int run, unsigned most)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)((*seed >> 33) % (most >> (run / 4)));
+}
+
 static void a_scan_that_is_killed(void **state)
 {
     (void)state;
@@ -313,8 +321,7 @@ static void a_scan_that_is_killed(void **state)
     remove_tree(temp_path(&folder, ".local"));
     print_message("seed %" PRIu64 "\n", seed);
     for (int i = 0; i < 20; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        n_killed += program_run_killed(&weir, words, (unsigned)((seed >> 33) % 40000));
+        n_killed += program_run_killed(&weir, words, killed_after_us(&seed, i, 40000));
     }
     PROGRAM_RUN(&weir, "scan", "tests/fixtures", "models");
     program_expect(&weir, 0, "8 models", "");
@@ -334,8 +341,7 @@ static void a_get_that_is_killed(void **state)
     print_message("seed %" PRIu64 "\n", seed);
     server.script->pause_us = 200;
     for (int i = 0; i < 20; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        n_killed += program_run_killed(&weir, words, (unsigned)((seed >> 33) % 50000));
+        n_killed += program_run_killed(&weir, words, killed_after_us(&seed, i, 50000));
     }
     PROGRAM_RUN(&weir, "get", "org/name");
     program_expect(&weir, 0, "/snapshots/", "");
@@ -422,8 +428,7 @@ static void a_verify_that_is_killed(void **state)
     const char *const words[] = {"verify", "models/demo", NULL};
     print_message("seed %" PRIu64 "\n", seed);
     for (int i = 0; i < 20; i++) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        n_killed += program_run_killed(&weir, words, (unsigned)((seed >> 33) % 30000));
+        n_killed += program_run_killed(&weir, words, killed_after_us(&seed, i, 30000));
     }
     PROGRAM_RUN(&weir, "verify", "models/demo");
     program_expect(&weir, 0, " 0 files are damaged\n", "");
