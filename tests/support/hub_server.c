@@ -95,8 +95,12 @@ static bool send_piece(const struct connection *c, const void *data, size_t byte
 {
     struct hub_script *s = c->server->script;
     if (s->pause_us) usleep(s->pause_us);
-    if (!send_all(c->socket, data, bytes)) return false;
+    /* Counted first: a client that has its last byte looks at the count before this thread runs again. */
     uint64_t before = atomic_fetch_add(&s->bytes_sent, bytes);
+    if (!send_all(c->socket, data, bytes)) {
+        atomic_fetch_sub(&s->bytes_sent, bytes);
+        return false;
+    }
     if (s->kill_at && before < s->kill_at && before + bytes >= s->kill_at && s->victim > 0) kill(s->victim, SIGKILL);
     return true;
 }
