@@ -16,6 +16,9 @@
 /* From this many rows on, a head's W_K is unpacked once for all of them. */
 enum { UNPACK_FROM_ROWS = 4 };
 
+/* So many rows for each thread are shared out well enough as they are. */
+enum { MANY_ROWS_PER_THREAD = 8 };
+
 /* Heads of one item come in these. */
 enum { HEAD_TILE = 4 };
 
@@ -222,7 +225,18 @@ static void attend_range(void *context, size_t begin, size_t end, unsigned threa
     }
 }
 
-/* As many heads to an item as the scores have room for, but enough items for all threads. */
+static size_t common_divisor(size_t a, size_t b)
+{
+    while (b > 0) {
+        size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* As many heads to an item as the scores have room for, since every item reads all of its row's state; but an equal
+ * number of items for each thread. */
 static void choose_items(struct attention *a)
 {
     const struct forward *f = a->f;
@@ -230,7 +244,7 @@ static void choose_items(struct attention *a)
     for (size_t r = a->first_row; r < a->first_row + a->n_rows; r++)
         if (n_visible(f, r) > longest) longest = n_visible(f, r);
     size_t room = (size_t)scratch_scores(&f->config, &f->options) / longest;
-    size_t items_of_row = (2 * threads + a->n_rows - 1) / a->n_rows;
+    size_t items_of_row = a->n_rows < MANY_ROWS_PER_THREAD * threads ? threads / common_divisor(threads, a->n_rows) : 1;
     size_t heads = (n_heads + items_of_row - 1) / items_of_row;
     heads = (heads + HEAD_TILE - 1) / HEAD_TILE * HEAD_TILE;
     if (room > HEAD_TILE) room = room / HEAD_TILE * HEAD_TILE;

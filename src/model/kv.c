@@ -4,6 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Rows of f32 are whole cache lines, and vector loads that cross one cost twice. */
+enum { CACHE_LINE = 64 };
+
 void kv_layout_init(struct kv_layout *layout, const struct config *config, enum kv_storage storage,
                     bool keeps_index_keys, bool keeps_mtp, bool mtp_keeps_index_keys)
 {
@@ -59,8 +62,10 @@ static struct kv_block *take_block(struct kv_pool *pool, struct err *err)
     if (block)
         pool->free = block->next_free;
     else
-        block = alloc_get(pool->alloc, sizeof *block + pool->layout.block_bytes, err);
+        block = alloc_get(pool->alloc, sizeof *block + CACHE_LINE + pool->layout.block_bytes, err);
     if (!block) return NULL;
+    block->data = (char *)(block + 1);
+    block->data += -(uintptr_t)block->data % CACHE_LINE;
     block->n_holders = 1;
     block->next_free = NULL;
     pool->n_blocks++;
@@ -133,7 +138,8 @@ uint32_t kv_blocks_for(uint32_t n_rows)
 
 uint64_t kv_bytes_for(const struct kv_layout *layout, uint32_t n_rows)
 {
-    return kv_blocks_for(n_rows) * (layout->block_bytes + sizeof(struct kv_block) + sizeof(struct kv_block *));
+    return kv_blocks_for(n_rows) *
+           (layout->block_bytes + CACHE_LINE + sizeof(struct kv_block) + sizeof(struct kv_block *));
 }
 
 bool kv_fork(struct kv *to, const struct kv *from, uint32_t n_rows, struct err *err)

@@ -38,7 +38,7 @@ struct kv_layout {
 struct kv_block {
     uint32_t n_holders;
     struct kv_block *next_free;
-    _Alignas(64) char data[];
+    char *data; /* [block_bytes] behind this struct, from the next cache line on */
 };
 
 struct kv_pool {

@@ -3,6 +3,7 @@
 #include "model/forward_int.h"
 
 #include "base/assert.h"
+#include "base/checked.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -123,10 +124,14 @@ uint64_t scratch_scores(const struct config *c, const struct forward_options *o)
     return larger(o->positions_max, smaller((uint64_t)c->n_heads * o->positions_max, SCORES_AIM));
 }
 
+/* Vector loads that cross a cache line cost twice: so every piece begins on one. */
+enum { PIECE_ALIGNMENT = 64 };
+
 static uint64_t bytes_of(const struct pieces *pieces)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < pieces->n; i++) bytes += pieces->piece[i].count * pieces->piece[i].element_bytes;
+    for (size_t i = 0; i < pieces->n; i++)
+        bytes += pieces->piece[i].count * pieces->piece[i].element_bytes + PIECE_ALIGNMENT;
     return bytes;
 }
 
@@ -147,8 +152,12 @@ static bool get_pieces(void *owner, struct arena *arena, const struct pieces *pi
 {
     for (size_t i = 0; i < pieces->n; i++) {
         const struct piece *piece = &pieces->piece[i];
-        void *memory = arena_get_array(arena, piece->count, piece->element_bytes, err);
+        uint64_t bytes;
+        if (!checked_mul(&bytes, piece->count, piece->element_bytes) || !checked_add(&bytes, bytes, PIECE_ALIGNMENT))
+            bytes = UINT64_MAX;
+        char *memory = arena_get(arena, bytes, err);
         if (!memory) return err_context(err, "scratch of the forward pass");
+        memory += -(uintptr_t)memory % PIECE_ALIGNMENT;
         memcpy((char *)owner + piece->pointer_at, &memory, sizeof memory);
     }
     return true;
