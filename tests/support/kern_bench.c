@@ -179,9 +179,9 @@ int kern_bench(const char *only)
     struct bench bench = {0};
     struct rng rng = {20240607};
     size_t n_weights = (size_t)BENCH_OUT * BENCH_IN;
-    bench.weights = malloc(n_weights * sizeof(float));
+    bench.weights = aligned_alloc(64, n_weights * sizeof(float));
     bench.scales = malloc(n_weights / 16 * sizeof(float));
-    bench.x = malloc((size_t)BENCH_ROWS * BENCH_IN * sizeof(float));
+    bench.x = aligned_alloc(64, (size_t)BENCH_ROWS * BENCH_IN * sizeof(float));
     bench.y = calloc((size_t)BENCH_ROWS * BENCH_OUT, sizeof(float));
     bench.rows = malloc(BENCH_OUT * sizeof *bench.rows);
     bench.split = aligned_alloc(64, BENCH_ROWS * kern_split_bytes(3, BENCH_IN));
