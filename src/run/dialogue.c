@@ -1,36 +1,78 @@
+/* A pass may give several ids, and their text is complete with them; both wait here until they are asked for, one id at
+ * a time. */
 #include "run/dialogue.h"
 
 #include "base/assert.h"
+#include "run/answer_form.h"
+#include "run/prompt_lookup.h"
+#include <inttypes.h>
 #include <string.h>
+
+enum { GIVEN_MAX = PROMPT_LOOKUP_DRAFT_MAX + 1, TEXT_BYTES_MAX = 64 << 20 };
+
+/* An id that waits to be asked for, and what was known behind it. */
+struct given {
+    struct sampled sampled;
+    uint32_t n_reasoning;
+    size_t pieces_end; /* bytes of `pieces` that end here */
+};
+
+struct piece {
+    struct answer_event event; /* its text is at text_at of `text` */
+    size_t text_at;
+};
 
 struct dialogue {
     struct alloc *alloc;
     struct clock clock;
     const struct text_model *model; /* NULL: ids only */
-    struct session session;
-    uint32_t *ids; /* [context]; the session holds the first session_tokens() of them */
+    struct scheduler *scheduler;
+    struct form_tables forms;
+
+    struct dialogue_request request; /* in hand, as are all below */
+    struct answer_request answer_request;
+    struct job job;
     struct sampler_rules rules;
-    struct generation generation;
     struct answer *answer; /* NULL: ids only, or over */
-    const atomic_bool *cancel;
-    bool was_cancelled; /* of the answer in hand: whoever asked may take the wish back for the next one */
+    struct answer_form *form;
+    struct given given[GIVEN_MAX];
+    uint32_t n_given, next_given;
+    struct buf pieces, text; /* struct piece; their text */
+    size_t pieces_done;      /* bytes of `pieces` that were handed out */
+    uint32_t n_told;         /* of the prompt, by progress */
+    bool is_running;         /* the scheduler has the job */
+    struct job_result ended; /* how the job ended */
+    struct err failure;      /* of ours, which ended it; kind ERR_NONE: none */
+    uint32_t n_held;
     struct dialogue_result result;
 };
+
+/* What a conversation may keep of itself: all blocks there are. The job that runs gets them when it needs them. */
+static uint32_t prefix_blocks(struct engine *engine)
+{
+    const struct plan *plan = engine_plan(engine);
+    if (plan) return plan->kv_blocks + plan->prompt_cache_blocks;
+    return 2 * kv_blocks_for(engine_settings_of(engine)->context_tokens);
+}
 
 bool dialogue_new(struct dialogue **dialogue, struct engine *engine, const struct text_model *model, struct clock clock,
                   struct err *err)
 {
     struct alloc *alloc = engine_alloc(engine);
-    uint32_t n_tokens = model ? model->n_tokens : engine_config(engine)->vocab;
     struct dialogue *d = alloc_get(alloc, sizeof *d, err);
     if (!d) return false;
     d->alloc = alloc;
     d->clock = clock;
     d->model = model;
-    session_init(&d->session, engine);
-    d->ids = alloc_get_array(alloc, engine_settings_of(engine)->context_tokens, sizeof *d->ids, err);
-    if (!d->ids) goto fail;
-    if (!generation_init(&d->generation, &d->session, &d->rules, n_tokens, err)) goto fail;
+    buf_init(&d->pieces, alloc, TEXT_BYTES_MAX);
+    buf_init(&d->text, alloc, TEXT_BYTES_MAX);
+    if (model) form_tables_init(&d->forms, alloc, model);
+    struct scheduler_settings settings = scheduler_settings_for(engine);
+    settings.n_tokens = model ? model->n_tokens : engine_config(engine)->vocab;
+    settings.n_running_max = settings.n_waiting_max = 1;
+    settings.prefix_blocks_max = prefix_blocks(engine);
+    settings.clock = clock;
+    if (!scheduler_new(&d->scheduler, engine, &settings, err)) goto fail;
     *dialogue = d;
     return true;
 fail:
@@ -38,139 +80,231 @@ fail:
     return false;
 }
 
+static void forget_answer(struct dialogue *d)
+{
+    answer_free(d->answer);
+    answer_form_free(d->form);
+    d->answer = NULL;
+    d->form = NULL;
+}
+
+/* The scheduler's job ends, however far it is. */
+static void stop_job(struct dialogue *d)
+{
+    if (d->is_running) job_cancel(&d->job);
+    while (d->is_running) scheduler_step(d->scheduler);
+}
+
 void dialogue_free(struct dialogue *dialogue)
 {
-    if (!dialogue) return;
-    answer_free(dialogue->answer);
-    generation_fini(&dialogue->generation);
-    session_fini(&dialogue->session);
-    alloc_put(dialogue->alloc, dialogue->ids);
-    alloc_put(dialogue->alloc, dialogue);
+    struct dialogue *d = dialogue;
+    if (!d) return;
+    stop_job(d);
+    forget_answer(d);
+    scheduler_free(d->scheduler);
+    form_tables_fini(&d->forms);
+    buf_fini(&d->pieces);
+    buf_fini(&d->text);
+    alloc_put(d->alloc, d);
 }
 
-static bool is_cancelled(struct dialogue *d)
+/* --- what the scheduler tells --- */
+
+static void see_progress(void *context, const struct job_progress *progress)
 {
-    d->was_cancelled = d->was_cancelled || (d->cancel && atomic_load(d->cancel));
-    return d->was_cancelled;
+    struct dialogue *d = context;
+    d->result.n_reused = progress->n_cached;
+    if (progress->n_done <= d->n_told || progress->n_done <= progress->n_cached) return;
+    d->n_told = progress->n_done;
+    if (progress->n_done == progress->n_prompt || !d->request.progress) return;
+    d->request.progress(d->request.progress_context, progress->n_done, progress->n_prompt);
 }
 
-/* A forward_poll_fn: a pass that nobody waits for any more ends between two experts. */
-static bool still_wanted(void *context, uint32_t layer)
+/* Text that is complete waits for its id to be asked for. */
+static bool see_part(void *context, const struct answer_event *event, struct err *err)
 {
-    (void)layer;
-    return !is_cancelled(context);
+    struct dialogue *d = context;
+    struct piece piece = {.event = *event, .text_at = d->text.bytes};
+    if (!d->request.answer->emit) return true;
+    return buf_add(&d->text, event->text, event->bytes, err) && buf_add(&d->pieces, &piece, sizeof piece, err);
 }
 
-static void watch_passes(struct dialogue *d, bool on)
+static enum stop_reason see_token(void *context, const struct sampled *sampled)
 {
-    forward_set_poll(engine_forward(d->session.engine), on ? still_wanted : NULL, on ? d : NULL);
+    struct dialogue *d = context;
+    enum stop_reason reason = STOP_NONE;
+    if (d->answer) {
+        if (!answer_add(d->answer, sampled->id, &d->failure)) return STOP_ERROR;
+        d->rules.eos = answer_ends(d->answer, &d->rules.n_eos);
+        reason = answer_reason(d->answer);
+    }
+    ASSERT(d->n_given < GIVEN_MAX);
+    d->given[d->n_given++] = (struct given){.sampled = *sampled,
+                                            .n_reasoning = d->answer ? answer_reasoning_tokens(d->answer) : 0,
+                                            .pieces_end = d->pieces.bytes};
+    if (reason != STOP_NONE || !d->form) return reason;
+    return answer_form_advance(d->form, sampled->id, &d->failure);
 }
 
-/* What was called off is no failure: dialogue_next tells of it as the end of the answer. */
-static bool unless_called_off(const struct dialogue *d, bool ok, const struct err *own, struct err *err)
+static const uint64_t *see_allowed(void *context)
 {
-    if (ok || (own->kind == ERR_CANCELLED && d->was_cancelled)) return true;
-    *err = *own;
-    return false;
+    struct dialogue *d = context;
+    return answer_form_allowed(d->form, &d->failure);
 }
 
-static void set_rules(struct dialogue *d, const struct dialogue_request *request)
+static uint32_t see_forced(void *context, uint32_t *ids, uint32_t n_max)
 {
-    const struct config *config = engine_config(d->session.engine);
+    struct dialogue *d = context;
+    return answer_form_forced(d->form, ids, n_max);
+}
+
+static void see_done(void *context, const struct job_result *result)
+{
+    struct dialogue *d = context;
+    d->is_running = false;
+    d->ended = *result;
+    d->n_held = result->n_held;
+    d->result.usage = result->usage;
+}
+
+/* --- from outside --- */
+
+static bool make_answer(struct dialogue *d, struct err *err)
+{
+    const struct dialogue_request *request = &d->request;
+    if (!d->model) return true;
+    d->answer_request = *request->answer;
+    d->answer_request.emit = see_part;
+    d->answer_request.context = d;
+    if (!answer_new(&d->answer, d->alloc, d->model, request->sampling, &d->answer_request, err)) return false;
+    d->rules.eos = answer_ends(d->answer, &d->rules.n_eos);
+    if (!request->constraint) return true;
+    d->job.events.allowed = see_allowed;
+    d->job.events.forced = see_forced;
+    return answer_form_new(&d->form, &d->forms, request->constraint, request->answer->starts_in_think, err);
+}
+
+static void set_job(struct dialogue *d, const uint32_t *prompt)
+{
+    const struct dialogue_request *request = &d->request;
+    const struct config *config = engine_config(scheduler_engine(d->scheduler));
     d->rules = (struct sampler_rules){
         .sampling = request->sampling,
         .key = request->key,
         .eos = config->eos,
         .n_eos = config->n_eos,
+        .banned = d->model ? d->model->dead : NULL,
+        .n_banned = d->model ? d->model->n_dead : 0,
         .wants_logprobs = request->wants_logprobs,
         .n_top_logprobs = request->n_top_logprobs,
     };
-    if (!d->model) return;
-    d->rules.banned = d->model->dead;
-    d->rules.n_banned = d->model->n_dead;
+    d->job = (struct job){
+        .prompt = prompt,
+        .n_prompt = request->n_prompt,
+        .rules = &d->rules,
+        .cancel = request->cancel,
+        .events =
+            {.context = d, .started = see_progress, .progress = see_progress, .token = see_token, .done = see_done},
+    };
+    if (d->model && request->answer->is_chat)
+        d->job.thinking = (struct job_thinking){.is_open = request->answer->starts_in_think,
+                                                .begin = d->model->chat.id[CHAT_THINK],
+                                                .end = d->model->chat.id[CHAT_THINK_END],
+                                                .n_max = request->n_thinking_max};
 }
 
-/* Back to where the prompt and what is held part. */
-static void keep_common_prefix(struct dialogue *d, const uint32_t *prompt, uint32_t n)
+/* Why there is no answer; false. */
+static bool give_failure(struct dialogue *d, struct err *err)
 {
-    uint32_t same = 0, held = session_tokens(&d->session);
-    while (same < held && same < n && d->ids[same] == prompt[same]) same++;
-    session_rewind(&d->session, same);
-    d->result.n_reused = same < n ? same : n - 1; /* the last one is read again, for its logits */
+    forget_answer(d);
+    d->result.reason = STOP_ERROR;
+    *err = d->failure.kind != ERR_NONE ? d->failure : d->ended.err;
+    return false;
 }
 
-/* Reads the prompt pass by pass, so that its reader hears of it. */
-static bool read_prompt(struct dialogue *d, const struct dialogue_request *request, struct err *err)
+/* Until the prompt is in the state, and so its first id is there, or it ended before. */
+static bool read_prompt(struct dialogue *d, struct err *err)
 {
-    const struct engine_settings *settings = engine_settings_of(d->session.engine);
-    const uint32_t *prompt = request->prompt;
-    uint32_t n = request->n_prompt;
-    if (n == 0) return err_set(err, ERR_USER, "the prompt is empty");
-    if (n >= settings->context_tokens) return generation_start(&d->generation, prompt, n, err); /* which refuses it */
-
-    keep_common_prefix(d, prompt, n);
-    memcpy(d->ids, prompt, n * sizeof *prompt);
-    uint32_t held = session_tokens(&d->session);
-    while (!is_cancelled(d) && n - held > settings->pass_rows) {
-        if (!session_feed(&d->session, prompt + held, settings->pass_rows, NULL, NULL, err)) return false;
-        held = session_tokens(&d->session);
-        if (request->progress) request->progress(request->progress_context, held, n);
+    uint32_t context = engine_settings_of(scheduler_engine(d->scheduler))->context_tokens, n = d->job.n_prompt;
+    if (n >= context) {
+        err_set(&d->failure, ERR_USER,
+                "the prompt has %" PRIu32 " tokens and the context holds %" PRIu32
+                ", one of them for an answer; give a larger --context-length or a shorter prompt",
+                n, context);
+        return give_failure(d, err);
     }
-    return is_cancelled(d) || generation_start(&d->generation, prompt, n, err);
+    if (!make_answer(d, &d->failure) || !scheduler_submit(d->scheduler, &d->job, &d->failure))
+        return give_failure(d, err);
+    d->is_running = true;
+    while (d->is_running && d->n_given == 0) scheduler_step(d->scheduler);
+    return d->is_running || d->ended.reason != STOP_ERROR || d->n_given > 0 || give_failure(d, err);
 }
 
 bool dialogue_start(struct dialogue *dialogue, const struct dialogue_request *request, struct err *err)
 {
     struct dialogue *d = dialogue;
-    struct err own = {0};
     ASSERT(!d->model == !request->answer);
-    answer_free(d->answer);
-    d->answer = NULL;
-    d->cancel = request->cancel;
-    d->was_cancelled = false;
+    ASSERT(d->model || !request->constraint);
+    stop_job(d);
+    forget_answer(d);
+    d->request = *request;
+    d->request.prompt = NULL; /* the job has it, until it is read */
+    d->n_given = d->next_given = d->n_told = 0;
+    d->ended = (struct job_result){0};
+    d->failure = (struct err){0};
+    buf_clear(&d->pieces);
+    buf_clear(&d->text);
+    d->pieces_done = 0;
     d->result = (struct dialogue_result){.n_prompt = request->n_prompt};
-    set_rules(d, request);
-    if (d->model && !answer_new(&d->answer, d->alloc, d->model, request->sampling, request->answer, err)) return false;
+    set_job(d, request->prompt);
     int64_t start = clock_now_ns(d->clock);
-    watch_passes(d, true);
-    bool ok = read_prompt(d, request, &own);
-    watch_passes(d, false);
+    bool ok = read_prompt(d, err);
     d->result.prefill_ns = clock_now_ns(d->clock) - start;
-    if (unless_called_off(d, ok, &own, err)) return true;
-    answer_free(d->answer);
-    d->answer = NULL;
-    d->result.reason = STOP_ERROR;
-    return false;
+    return ok;
 }
 
-static bool end(struct dialogue *d, enum stop_reason why, struct err *err)
+/* Hands out the text up to there. */
+static bool hand_out(struct dialogue *d, size_t pieces_end, struct err *err)
 {
+    const struct answer_request *to = d->request.answer;
+    while (d->pieces_done < pieces_end) {
+        struct piece piece;
+        memcpy(&piece, d->pieces.data + d->pieces_done, sizeof piece);
+        d->pieces_done += sizeof piece;
+        piece.event.text = d->text.data ? d->text.data + piece.text_at : "";
+        if (!to->emit(to->context, &piece.event, err)) return false;
+    }
+    return true;
+}
+
+static bool end(struct dialogue *d, struct err *err)
+{
+    enum stop_reason why = d->ended.reason;
+    if (why == STOP_ERROR) return give_failure(d, err);
     d->result.reason = why;
     if (!d->answer) return true;
-    if (!answer_end(d->answer, why, err)) return false;
+    if (!answer_end(d->answer, why, err) || !hand_out(d, d->pieces.bytes, err)) return false;
     d->result.reason = answer_reason(d->answer);
     d->result.stop_string = answer_stop_string(d->answer);
     return true;
 }
 
+/* Ids that wait are given out before any pass, so that they and their text stay together. */
 static bool step(struct dialogue *d, struct sampled *out, struct err *err)
 {
-    struct sampled token;
-    struct err own = {0};
-    if (is_cancelled(d)) return end(d, STOP_CANCELLED, err);
-    if (d->answer && answer_reason(d->answer) != STOP_NONE) return end(d, answer_reason(d->answer), err);
-    if (d->answer) d->rules.eos = answer_ends(d->answer, &d->rules.n_eos);
-    watch_passes(d, true);
-    bool ok = generation_next(&d->generation, &token, &own);
-    watch_passes(d, false);
-    if (!unless_called_off(d, ok, &own, err)) return false;
-    if (d->was_cancelled) return end(d, STOP_CANCELLED, err);
-    if (d->generation.reason != STOP_NONE) return end(d, d->generation.reason, err);
-
-    d->ids[d->result.n_prompt + d->result.n_generated++] = token.id;
-    if (d->answer && !answer_add(d->answer, token.id, err)) return false;
-    if (d->answer) d->result.n_reasoning = answer_reasoning_tokens(d->answer);
-    *out = token;
+    if (d->next_given == d->n_given) {
+        d->next_given = d->n_given = 0;
+        buf_clear(&d->pieces);
+        buf_clear(&d->text);
+        d->pieces_done = 0;
+        while (d->is_running && d->n_given == 0) scheduler_step(d->scheduler);
+    }
+    if (d->n_given == 0) return end(d, err);
+    const struct given *given = &d->given[d->next_given++];
+    d->result.n_generated++;
+    d->result.n_reasoning = given->n_reasoning;
+    if (!hand_out(d, given->pieces_end, err)) return false;
+    *out = given->sampled;
     return true;
 }
 
@@ -185,12 +319,22 @@ bool dialogue_next(struct dialogue *dialogue, struct sampled *out, struct err *e
     return ok;
 }
 
+void dialogue_end_thinking(struct dialogue *dialogue)
+{
+    job_end_thinking(&dialogue->job);
+}
+
 const struct dialogue_result *dialogue_result(const struct dialogue *dialogue)
 {
     return &dialogue->result;
 }
 
+struct scheduler_stats dialogue_stats(const struct dialogue *dialogue)
+{
+    return scheduler_stats(dialogue->scheduler);
+}
+
 uint32_t dialogue_held(const struct dialogue *dialogue)
 {
-    return session_tokens(&dialogue->session);
+    return dialogue->n_held;
 }

@@ -14,6 +14,7 @@ struct engine {
     struct config config;
     struct catalogue catalogue;
     struct inventory inventory;
+    bool lacks_drafts; /* they were wished for */
     struct plan plan;
     struct streamed *streamed; /* a container: this one, by the plan */
     struct resident *resident; /* a checkpoint: this one */
@@ -37,6 +38,21 @@ struct engine_settings engine_settings_default(const char *model_dir)
     };
 }
 
+/* A draft layer that was only wished for may be missing. */
+static bool choose_drafts(struct engine *e, struct err *err)
+{
+    struct draft_choice *drafts = &e->settings.drafts;
+    if (drafts->kind != DRAFT_MTP || e->inventory.mtp == CAPABILITY_PRESENT) return true;
+    if (!drafts->is_wish)
+        return err_set(err, ERR_USER,
+                       "%s: the MTP layer was asked for to draft with, and this model has none: %s; leave out --mtp on "
+                       "and --draft mtp, or add the layer (weir convert --pass mtp)",
+                       e->settings.model_dir, e->inventory.mtp_reason);
+    *drafts = (struct draft_choice){.kind = DRAFT_OFF};
+    e->lacks_drafts = true;
+    return true;
+}
+
 static bool read_headers(struct engine *e, struct file_system fs, struct err *err)
 {
     const char *dir = e->settings.model_dir;
@@ -47,7 +63,7 @@ static bool read_headers(struct engine *e, struct file_system fs, struct err *er
     const struct inventory *has = &e->inventory;
     if (has->dsa == CAPABILITY_REFUSED) return err_set(err, ERR_DATA, "%s: %s", dir, has->dsa_reason);
     if (has->mtp == CAPABILITY_REFUSED) return err_set(err, ERR_DATA, "%s: %s", dir, has->mtp_reason);
-    return true;
+    return choose_drafts(e, err);
 }
 
 /* A checkpoint's narrow floats are expanded while they are read, which only the resident provider does. */
@@ -146,7 +162,8 @@ static struct engine *new_engine(struct alloc *alloc, const struct engine_settin
     e->alloc = alloc;
     e->settings = *settings;
     if (e->settings.n_threads == 0) e->settings.n_threads = cpu_threads_usable();
-    if (e->settings.logit_rows < e->settings.n_sequences) e->settings.logit_rows = e->settings.n_sequences;
+    uint32_t decode_rows = e->settings.n_sequences * (1 + e->settings.drafts.n_max);
+    if (e->settings.logit_rows < decode_rows) e->settings.logit_rows = decode_rows;
     return e;
 }
 
@@ -217,6 +234,10 @@ const struct inventory *engine_inventory(const struct engine *engine)
 const struct engine_settings *engine_settings_of(const struct engine *engine)
 {
     return &engine->settings;
+}
+const char *engine_no_drafts(const struct engine *engine)
+{
+    return engine->lacks_drafts ? engine->inventory.mtp_reason : "";
 }
 struct forward *engine_forward(struct engine *engine)
 {

@@ -6,6 +6,7 @@
  * folder is checked first; a failure names the file and what to do, and leaves nothing behind. */
 #include "model/forward.h"
 #include "resid/streamed.h"
+#include "run/drafts.h"
 
 struct engine;
 
@@ -16,8 +17,9 @@ struct engine_settings {
     uint32_t context_tokens; /* of one sequence */
     uint32_t n_sequences;    /* that share passes */
     uint32_t pass_rows;      /* rows of a prompt in one pass; 0: as many as memory allows sensibly */
-    uint32_t logit_rows;     /* rows of one pass whose logits may be asked for; at least n_sequences */
-    float latent_norm_eps;   /* NAN: what the model says */
+    uint32_t logit_rows;     /* rows of one pass whose logits may be asked for; at least those of all drafts */
+    struct draft_choice drafts;
+    float latent_norm_eps; /* NAN: what the model says */
     enum kv_storage kv_storage;
 
     uint64_t ram_budget_bytes;         /* PLAN_AUTO: what this machine has to give, less a reserve */
@@ -41,6 +43,8 @@ void engine_close(struct engine *engine); /* NULL is fine */
 const struct config *engine_config(const struct engine *engine);
 const struct inventory *engine_inventory(const struct engine *engine);
 const struct engine_settings *engine_settings_of(const struct engine *engine); /* with the choices made */
+/* Why the MTP layer was wished for and there are no drafts; else "". */
+const char *engine_no_drafts(const struct engine *engine);
 struct forward *engine_forward(struct engine *engine);
 
 /* forward_pass, and what is due around every pass: the model's files are still the same, and the memory budget holds.

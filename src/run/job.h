@@ -4,7 +4,7 @@
  *
  * A job is a prompt of ids with rules for picking. Whoever submits it keeps the job and everything it borrows until
  * `done` was called. All calls come from the engine thread, in the order of the answer; they must not block. Only
- * job_cancel and job_end_thinking may be called from any thread. */
+ * job_cancel and job_end_thinking may be called from any thread; `cancel` may be set by any thread. */
 #include "run/sampler.h"
 #include "run/stop.h"
 #include <stdatomic.h>
@@ -12,7 +12,8 @@
 enum job_priority { JOB_INTERACTIVE, JOB_BACKGROUND };
 
 struct job_progress {
-    uint32_t n_prompt, n_cached; /* tokens of the prompt, and how many of them needed no work */
+    uint32_t n_prompt, n_cached; /* tokens of the prompt, and how many of them were known; where the MTP layer drafts, a
+                                    few of these are computed again for it */
     uint32_t n_done;             /* prompt tokens in the state so far */
     uint32_t layer, n_layers;    /* of the pass that runs */
 };
@@ -27,6 +28,7 @@ struct job_result {
     enum stop_reason reason; /* STOP_ERROR: see err */
     struct err err;
     struct job_usage usage;
+    uint32_t n_held; /* ids of the sequence that were in the state when it ended */
 };
 
 struct job_events {
@@ -42,6 +44,9 @@ struct job_events {
     /* Ids that may come next (layout of sampler_input.allowed) behind those that `token` was told; NULL result: any.
      * May be NULL. */
     const uint64_t *(*allowed)(void *context);
+    /* Up to n_max ids that must come behind those that `token` was told, one after the other: nothing else would be
+     * allowed in their places. Returns how many. May be NULL. */
+    uint32_t (*forced)(void *context, uint32_t *ids, uint32_t n_max);
     /* With this, every token of the prompt gets logits, and so nothing of the prompt is taken from the cache: called
      * with the logits behind each position, in order. False, with the reason in *err, ends the job. May be NULL. */
     bool (*prompt_logits)(void *context, uint32_t position, const float *logits, struct err *err);
@@ -61,6 +66,7 @@ struct job {
     enum job_priority priority;
     struct job_thinking thinking;
     struct job_events events;
+    const atomic_bool *cancel; /* once it is true, the job is cancelled, even if it is taken back; NULL: no such flag */
 
     atomic_bool is_cancelled, ends_thinking; /* set by anyone, read by the engine thread */
 };
@@ -68,6 +74,13 @@ struct job {
 static inline void job_cancel(struct job *job)
 {
     atomic_store(&job->is_cancelled, true);
+}
+
+/* For whoever runs the job. */
+static inline bool job_is_cancelled(struct job *job)
+{
+    if (job->cancel && atomic_load(job->cancel)) job_cancel(job);
+    return atomic_load(&job->is_cancelled);
 }
 
 /* The running answer's thinking ends with its next token. Nothing happens when it does not think. */

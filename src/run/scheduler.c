@@ -63,10 +63,11 @@ static uint32_t answer_max(const struct scheduler *s, const struct job *job)
     return asked < room ? (uint32_t)asked : room;
 }
 
-/* One block more than the tokens fill: the last shared block of a prefix is copied before it is written. */
+/* A block that is shared is copied before it is written, which needs no block of its own: what jobs share is counted
+ * for each of them, and a kept prefix lets go of its block when there is no other. */
 static uint32_t blocks_needed(const struct scheduler *s, const struct job *job)
 {
-    return kv_blocks_for(job->n_prompt + answer_max(s, job)) + 1;
+    return kv_blocks_for(job->n_prompt + answer_max(s, job));
 }
 
 /* --- made and ended --- */
@@ -90,6 +91,16 @@ static void save_leaving(void *context, const struct kv *kv, const uint32_t *ids
 {
     struct scheduler *s = context;
     if (s->settings.ssd) ssd_cache_save(s->settings.ssd, kv, ids, n);
+}
+
+struct scheduler_settings scheduler_settings_for(const struct engine *engine)
+{
+    const struct draft_choice *drafts = &engine_settings_of(engine)->drafts;
+    return (struct scheduler_settings){.draft = drafts->kind,
+                                       .weighs_drafts = drafts->is_weighed,
+                                       .n_drafts_max = drafts->n_max,
+                                       .ngram_min = drafts->ngram_min,
+                                       .ngram_max = drafts->ngram_max};
 }
 
 bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const struct scheduler_settings *settings,
@@ -137,7 +148,7 @@ static void tell_done(struct scheduler *s, struct job *job, const struct job_res
 static void finish(struct scheduler *s, struct running *r, enum stop_reason reason, const struct err *err)
 {
     struct job *job = r->job;
-    struct job_result result = {.reason = reason, .usage = r->usage};
+    struct job_result result = {.reason = reason, .usage = r->usage, .n_held = r->kv.n_rows};
     if (err) result.err = *err;
     prefix_cache_keep(s->prefixes, &r->kv, r->history.ids, r->kv.n_rows);
     kv_fini(&r->kv);
@@ -264,14 +275,12 @@ enum { MTP_LAG_MAX = 32 };
 /* MTP row p is made from the hidden state of token p and from token p + 1, so what was taken over has at least one row
  * less than tokens, and the hidden states that are missing come from computing those tokens again. Where the rows lag
  * far behind, this job drafts nothing. */
-static uint32_t align_mtp(struct scheduler *s, struct running *r, uint32_t n_cached)
+static void align_mtp(struct scheduler *s, struct running *r, uint32_t n_cached)
 {
     uint32_t n_complete = r->kv.n_mtp_rows + 1 < n_cached ? r->kv.n_mtp_rows : n_cached - (n_cached > 0);
     r->has_mtp = n_cached - n_complete <= MTP_LAG_MAX;
     if (!r->has_mtp) s->stats.n_mtp_lost++;
-    if (!r->has_mtp || n_cached == 0) return n_cached;
-    kv_truncate(&r->kv, n_complete);
-    return n_complete;
+    if (r->has_mtp) kv_truncate(&r->kv, n_complete);
 }
 
 static void admit(struct scheduler *s, struct job *job)
@@ -285,7 +294,7 @@ static void admit(struct scheduler *s, struct job *job)
     history_start(&r->history, job->prompt, job->n_prompt);
     if (s->settings.draft == DRAFT_NGRAM) prompt_lookup_reset(&r->lookup);
     uint32_t n_cached = take_known(s, r);
-    if (s->settings.draft == DRAFT_MTP) n_cached = align_mtp(s, r, n_cached);
+    if (s->settings.draft == DRAFT_MTP) align_mtp(s, r, n_cached);
     r->usage = (struct job_usage){.n_prompt = job->n_prompt, .n_cached = n_cached};
     s->stats.n_cached_tokens += n_cached;
     struct job_progress progress = progress_of(s, r);
@@ -309,13 +318,13 @@ static bool end_cancelled(struct scheduler *s)
 {
     bool any = false;
     for (uint32_t i = s->n_running; i-- > 0;)
-        if (atomic_load(&s->running[i].job->is_cancelled)) {
+        if (job_is_cancelled(s->running[i].job)) {
             finish(s, &s->running[i], STOP_CANCELLED, NULL);
             any = true;
         }
     for (uint32_t i = s->n_waiting; i-- > 0;) {
         struct job *job = s->waiting[i];
-        if (!atomic_load(&job->is_cancelled)) continue;
+        if (!job_is_cancelled(job)) continue;
         take_from_queue(s, i);
         tell_done(s, job, &(struct job_result){.reason = STOP_CANCELLED});
         any = true;
@@ -441,7 +450,7 @@ static bool still_wanted(void *context, uint32_t layer)
     struct scheduler *s = context;
     bool anybody = false;
     if (s->reader) {
-        if (atomic_load(&s->reader->job->is_cancelled)) return false;
+        if (job_is_cancelled(s->reader->job)) return false;
         const struct job_events *events = &s->reader->job->events;
         bool is_new_layer = layer != s->layer;
         s->layer = layer;
@@ -449,7 +458,7 @@ static bool still_wanted(void *context, uint32_t layer)
         if (is_new_layer && events->progress) events->progress(events->context, &progress);
     }
     for (uint32_t i = 0; i < s->n_running; i++)
-        anybody = anybody || (s->running[i].n_rows > 0 && !atomic_load(&s->running[i].job->is_cancelled));
+        anybody = anybody || (s->running[i].n_rows > 0 && !job_is_cancelled(s->running[i].job));
     return anybody;
 }
 
@@ -734,6 +743,11 @@ bool scheduler_step(struct scheduler *scheduler)
     }
     run_pass(s, n_rows);
     return true;
+}
+
+struct engine *scheduler_engine(const struct scheduler *scheduler)
+{
+    return scheduler->engine;
 }
 
 struct scheduler_stats scheduler_stats(const struct scheduler *scheduler)

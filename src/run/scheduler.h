@@ -20,16 +20,15 @@
 
 struct scheduler;
 
-enum draft_kind { DRAFT_OFF, DRAFT_NGRAM, DRAFT_MTP }; /* MTP: of a model that has the layer */
-
 struct scheduler_settings {
     uint32_t n_tokens;      /* ids from here on are dead */
     uint32_t n_running_max; /* jobs that share passes; the engine must grant logits for that many rows and drafts */
     uint32_t n_waiting_max;
     uint32_t prefix_blocks_max;  /* of the prefix cache */
     int64_t decode_stall_ns_max; /* how long an answering job may wait for a pass that reads somebody's prompt */
-    enum draft_kind draft;
-    uint32_t n_drafts_max; /* per job and pass */
+    enum draft_kind draft;       /* MTP: of a model that has the layer */
+    bool weighs_drafts;          /* each round takes as many as pay, up to n_drafts_max; without: always so many */
+    uint32_t n_drafts_max;       /* per job and pass */
     uint32_t ngram_min, ngram_max;
     struct ssd_cache *ssd;  /* states on disk; NULL: none. Outlives the scheduler */
     int64_t demote_idle_ns; /* a kept prefix that nobody used for so long is saved, when there is time for it */
@@ -43,6 +42,9 @@ struct scheduler_stats {
     uint64_t n_mtp_rows, n_mtp_lost; /* pairs absorbed by the MTP layer, and jobs whose chain of them broke */
     uint32_t n_waiting, n_running;
 };
+
+/* With the drafts that the engine was opened for, and otherwise zeros. */
+struct scheduler_settings scheduler_settings_for(const struct engine *engine);
 
 bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const struct scheduler_settings *settings,
                    struct err *err) MUST_CHECK;
@@ -58,6 +60,7 @@ bool scheduler_submit(struct scheduler *scheduler, struct job *job, struct err *
  * been idle for long enough is saved by a later call. */
 bool scheduler_step(struct scheduler *scheduler);
 
+struct engine *scheduler_engine(const struct scheduler *scheduler);
 struct scheduler_stats scheduler_stats(const struct scheduler *scheduler);
 struct prefix_stats scheduler_prefix_stats(const struct scheduler *scheduler);
 

@@ -4,14 +4,11 @@
 #include "run/service.h"
 
 #include "base/assert.h"
-#include "gram/mask_cache.h"
-#include "gram/matcher.h"
+#include "run/answer_form.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
-
-#define MASK_CACHE_BYTES (UINT64_C(32) << 20)
 
 enum { PREFIX_BLOCKS_UNPLANNED = 256, RETRY_S_MAX = 60, FIRST_ANSWER_S = 10 };
 
@@ -29,8 +26,7 @@ struct ticket {
     struct job job;
     struct sampler_rules rules;
     struct answer *answer;
-    struct matcher *matcher; /* NULL: no constraint */
-    uint64_t *mask;          /* what it allows now */
+    struct answer_form *form; /* NULL: no constraint */
     uint32_t n_calls;
     struct err failure; /* of ours, which ends the job; kind ERR_NONE: none */
     int64_t submitted_ns, started_ns, answered_ns;
@@ -51,9 +47,7 @@ struct service {
     bool has_thread;
     struct engine *engine; /* engine thread, as is the next */
     struct scheduler *scheduler;
-    struct control_ids controls;
-    struct token_trie *trie; /* these two when the first constraint comes */
-    struct mask_cache *masks;
+    struct form_tables forms;
 
     pthread_mutex_t lock; /* for everything below */
     pthread_cond_t work, idle;
@@ -228,26 +222,16 @@ static bool see_part(void *context, const struct answer_event *part, struct err 
     return tell(t, &event, err);
 }
 
-/* What cannot be told is nothing: the sampler then fails, and the failure that says why is ours. */
 static const uint64_t *see_allowed(void *context)
 {
     struct ticket *t = context;
-    if (!matcher_allowed(t->matcher, t->mask, &t->failure))
-        memset(t->mask, 0, token_trie_words(t->service->trie) * sizeof *t->mask);
-    return t->mask;
+    return answer_form_allowed(t->form, &t->failure);
 }
 
-/* The reason for which a constrained answer ends with this id. */
-static enum stop_reason advance(struct ticket *t, uint32_t id)
+static uint32_t see_forced(void *context, uint32_t *ids, uint32_t n_max)
 {
-    bool taken = false;
-    if (!t->matcher) return STOP_NONE;
-    if (!matcher_advance(t->matcher, id, &taken, &t->failure)) return STOP_ERROR;
-    if (!taken) {
-        err_set(&t->failure, ERR_FAILED, "grammar_dead_end: token %" PRIu32 " came although it was not allowed", id);
-        return STOP_ERROR;
-    }
-    return matcher_is_complete(t->matcher) ? STOP_GRAMMAR : STOP_NONE;
+    struct ticket *t = context;
+    return answer_form_forced(t->form, ids, n_max);
 }
 
 static enum stop_reason see_token(void *context, const struct sampled *sampled)
@@ -259,7 +243,8 @@ static enum stop_reason see_token(void *context, const struct sampled *sampled)
     if (!answer_add(t->answer, sampled->id, &t->failure)) return STOP_ERROR;
     update_ends(t);
     enum stop_reason reason = answer_reason(t->answer);
-    return reason == STOP_NONE ? advance(t, sampled->id) : reason;
+    if (reason != STOP_NONE || !t->form) return reason;
+    return answer_form_advance(t->form, sampled->id, &t->failure);
 }
 
 static bool see_prompt_logits(void *context, uint32_t position, const float *logits, struct err *err)
@@ -323,10 +308,8 @@ static void see_done(void *context, const struct job_result *job)
     r->queued_ns = (t->started_ns ? t->started_ns : now) - t->submitted_ns;
     if (t->started_ns) r->prompt_ns = (t->answered_ns ? t->answered_ns : now) - t->started_ns;
     if (t->answered_ns) r->decode_ns = now - t->answered_ns;
-    matcher_free(t->matcher); /* here, because it uses the masks of this thread */
-    alloc_put(s->alloc, t->mask);
-    t->matcher = NULL;
-    t->mask = NULL;
+    answer_form_free(t->form); /* here, because it uses the masks of this thread */
+    t->form = NULL;
     count_done(s, t, r);
     append(t, t->done);
     t->done = NULL; /* the reader's now */
@@ -341,18 +324,13 @@ static bool open_engine(struct service *s, struct err *err)
     const struct service_settings *with = &s->settings;
     if (!engine_open(&s->engine, s->alloc, with->fs, &with->engine, err)) return false;
     const struct plan *plan = engine_plan(s->engine);
-    const struct scheduler_settings settings = {
-        .n_tokens = with->model->n_tokens,
-        .n_running_max = with->engine.n_sequences,
-        .n_waiting_max = open_max(s),
-        .prefix_blocks_max = plan ? plan->prompt_cache_blocks : PREFIX_BLOCKS_UNPLANNED,
-        .decode_stall_ns_max = with->decode_stall_ns_max,
-        .draft = with->draft,
-        .n_drafts_max = with->n_drafts_max,
-        .ngram_min = with->ngram_min,
-        .ngram_max = with->ngram_max,
-        .clock = with->clock,
-    };
+    struct scheduler_settings settings = scheduler_settings_for(s->engine);
+    settings.n_tokens = with->model->n_tokens;
+    settings.n_running_max = with->engine.n_sequences;
+    settings.n_waiting_max = open_max(s);
+    settings.prefix_blocks_max = plan ? plan->prompt_cache_blocks : PREFIX_BLOCKS_UNPLANNED;
+    settings.decode_stall_ns_max = with->decode_stall_ns_max;
+    settings.clock = with->clock;
     if (!scheduler_new(&s->scheduler, s->engine, &settings, err)) return false;
     pthread_mutex_lock(&s->lock);
     s->has_plan = plan != NULL;
@@ -361,33 +339,18 @@ static bool open_engine(struct service *s, struct err *err)
     return true;
 }
 
-static bool make_masks(struct service *s, struct err *err)
-{
-    if (s->masks) return true;
-    if (!s->trie) s->trie = token_trie_new(s->alloc, s->settings.model->tokenizer, err);
-    if (s->trie) s->masks = mask_cache_new(s->alloc, s->trie, MASK_CACHE_BYTES, err);
-    return s->masks != NULL;
-}
-
-static bool make_matcher(struct service *s, struct ticket *t, struct err *err)
+static bool make_form(struct service *s, struct ticket *t, struct err *err)
 {
     if (!t->request.constraint) return true;
-    if (!make_masks(s, err)) return false;
-    const struct matcher_rules rules = {.constraint = t->request.constraint,
-                                        .cache = s->masks,
-                                        .ids = &s->controls,
-                                        .starts_in_think = t->request.answer.starts_in_think};
-    t->mask = alloc_get_array(s->alloc, token_trie_words(s->trie), sizeof *t->mask, err);
-    if (!t->mask) return false;
-    t->matcher = matcher_new(s->alloc, &rules, err);
     t->job.events.allowed = see_allowed;
-    return t->matcher != NULL;
+    t->job.events.forced = see_forced;
+    return answer_form_new(&t->form, &s->forms, t->request.constraint, t->request.answer.starts_in_think, err);
 }
 
 static void submit_job(struct service *s, struct ticket *t)
 {
     struct job_result result = {.reason = STOP_ERROR};
-    if (!make_matcher(s, t, &result.err) || !scheduler_submit(s->scheduler, &t->job, &result.err)) see_done(t, &result);
+    if (!make_form(s, t, &result.err) || !scheduler_submit(s->scheduler, &t->job, &result.err)) see_done(t, &result);
 }
 
 /* Takes what came in. False: nothing did, and the thread is to end. */
@@ -463,7 +426,7 @@ bool service_new(struct service **service, struct alloc *alloc, const struct ser
     s->alloc = alloc;
     s->settings = *settings;
     s->inbox_end = &s->inbox;
-    s->controls = control_ids_of(&settings->model->chat, settings->model->ends, settings->model->n_ends_chat);
+    form_tables_init(&s->forms, alloc, settings->model);
     s->stats.context_tokens = settings->engine.context_tokens;
     s->stats.n_sequences = settings->engine.n_sequences;
     pthread_mutex_init(&s->lock, NULL);
@@ -522,10 +485,7 @@ uint32_t service_stop(struct service *service, int64_t ns)
     s->has_thread = false;
     scheduler_free(s->scheduler);
     engine_close(s->engine);
-    mask_cache_free(s->masks);
-    token_trie_free(s->trie);
-    s->masks = NULL;
-    s->trie = NULL;
+    form_tables_fini(&s->forms);
     s->scheduler = NULL;
     s->engine = NULL;
     return n_cancelled;

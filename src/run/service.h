@@ -22,13 +22,11 @@ struct ticket;
 enum service_state { SERVICE_LOADING, SERVICE_READY, SERVICE_FAILED, SERVICE_STOPPING };
 
 struct service_settings {
-    struct engine_settings engine; /* n_sequences: how many answers share passes */
+    struct engine_settings engine; /* n_sequences: how many answers share passes; drafts: for all of them */
     struct file_system fs;
     const struct text_model *model;
     uint32_t n_waiting_max;
     int64_t decode_stall_ns_max;
-    enum draft_kind draft;
-    uint32_t n_drafts_max, ngram_min, ngram_max;
     struct clock clock;
     void *context;
     void (*changed)(void *context, enum service_state state, const struct err *err); /* engine thread */

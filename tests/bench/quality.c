@@ -2,7 +2,7 @@
  * How well models of the demo's family do on its held-out documents (tests/fixtures/demo): one table in Markdown, with
  * a column for each folder. It takes a minute or two for each. docs/QUALITY.md says what the rows mean. */
 #include "fmt/json_doc.h"
-#include "run/generation.h"
+#include "support/generation.h"
 #include "run/score.h"
 #include "run/text_model.h"
 #include "support/lines.h"

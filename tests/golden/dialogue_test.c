@@ -35,7 +35,8 @@ static bool note(void *context, const struct answer_event *event, struct err *er
     return buf_add(&s->text, event->text, event->bytes, err);
 }
 
-static void subject_open(struct subject *s, unsigned n_threads, uint32_t pass_rows, uint32_t context)
+static void subject_open_drafting(struct subject *s, unsigned n_threads, uint32_t pass_rows, uint32_t context,
+                                  const struct draft_choice *drafts)
 {
     struct err err = {0};
     struct engine_settings settings = engine_settings_default(DEMO);
@@ -43,6 +44,7 @@ static void subject_open(struct subject *s, unsigned n_threads, uint32_t pass_ro
     settings.n_threads = n_threads;
     settings.pass_rows = pass_rows;
     settings.context_tokens = context;
+    settings.drafts = *drafts;
     if (!engine_open(&s->engine, &s->alloc, file_system_real(), &settings, &err)) fail_msg("%s", err.text);
     if (!text_model_open(&s->model, &s->alloc, file_system_real(), DEMO, engine_config(s->engine), &err))
         fail_msg("%s", err.text);
@@ -52,6 +54,11 @@ static void subject_open(struct subject *s, unsigned n_threads, uint32_t pass_ro
     buf_init(&s->text, &s->alloc, 1 << 20);
     s->sampling = s->model.defaults;
     s->sampling.max_tokens = 40;
+}
+
+static void subject_open(struct subject *s, unsigned n_threads, uint32_t pass_rows, uint32_t context)
+{
+    subject_open_drafting(s, n_threads, pass_rows, context, &(struct draft_choice){.kind = DRAFT_OFF});
 }
 
 static void subject_close(struct subject *s)
@@ -131,6 +138,49 @@ static void a_seed_fixes_the_text(void **state)
             assert_string_equal(s.text.data, want);
             assert_int_equal(r->n_reused, again ? s.prompt.n - 1 : 0);
         }
+        subject_close(&s);
+    }
+}
+
+/* Whoever drafts, and however much: the same ids and pieces, one by one, and the same reuse in the second turn. */
+static void drafts_change_nothing(void **state)
+{
+    static const struct draft_choice choices[] = {
+        {.kind = DRAFT_OFF},
+        {.kind = DRAFT_MTP, .n_max = 1},
+        {.kind = DRAFT_MTP, .n_max = 3},
+        {.kind = DRAFT_MTP, .n_max = 7},
+        {.kind = DRAFT_MTP, .n_max = 7, .is_weighed = true},
+        {.kind = DRAFT_NGRAM, .n_max = 10, .ngram_min = 1, .ngram_max = 3},
+        {.kind = DRAFT_NGRAM, .n_max = 10, .ngram_min = 1, .ngram_max = 3, .is_weighed = true},
+    };
+    struct subject s;
+    char want[2][2000] = {{0}};
+    uint64_t n_events[2] = {0};
+    uint32_t n_reused[2] = {0};
+    (void)state;
+    for (size_t c = 0; c < sizeof choices / sizeof *choices; c++) {
+        subject_open_drafting(&s, 2, 64, 512, &choices[c]);
+        struct job_usage usage = {0};
+        for (int turn = 0; turn < 2; turn++) {
+            put_chat(&s, turn ? LONG : ASK);
+            const struct dialogue_result *r = answer(&s, NULL);
+            if (c == 0) {
+                snprintf(want[turn], sizeof want[turn], "%s", s.text.data);
+                n_events[turn] = s.n_events;
+                n_reused[turn] = r->n_reused;
+            }
+            assert_string_equal(s.text.data, want[turn]);
+            assert_int_equal(s.n_events, n_events[turn]);
+            assert_int_equal(r->n_reused, n_reused[turn]);
+            assert_int_equal(r->n_generated, r->usage.n_generated);
+            usage.n_drafted += r->usage.n_drafted;
+            usage.n_accepted += r->usage.n_accepted;
+            usage.n_passes += r->usage.n_passes;
+        }
+        print_message("drafts of kind %d, up to %u: %u of %u accepted, %u passes\n", choices[c].kind, choices[c].n_max,
+                      usage.n_accepted, usage.n_drafted, usage.n_passes);
+        assert_true(choices[c].kind != DRAFT_MTP || usage.n_accepted > 5); /* or nothing was seen */
         subject_close(&s);
     }
 }
@@ -387,7 +437,7 @@ static void a_prompt_that_does_not_fit_is_refused(void **state)
     many[2] = 4096; /* no such row */
     assert_false(dialogue_start(s.dialogue, &request, &err));
     put_chat(&s, "[{\"role\":\"user\",\"content\":\"Hello!\"}]");
-    assert_int_equal(answer(&s, NULL)->n_reused, 0); /* what was held gave way, and it still answers */
+    assert_int_equal(answer(&s, NULL)->n_reused, s.prompt.n - 1); /* it still answers, and nothing was forgotten */
     subject_close(&s);
 }
 
@@ -469,6 +519,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_seed_fixes_the_text),
+        cmocka_unit_test(drafts_change_nothing),
         cmocka_unit_test(the_pieces_are_the_text_of_the_ids),
         cmocka_unit_test(only_the_new_turn_is_read),
         cmocka_unit_test(it_can_be_stopped_anywhere),

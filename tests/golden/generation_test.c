@@ -1,6 +1,6 @@
 /* The whole program's way of generating, on a reference model: greedy ids are the recorded ones, and neither threads
  * nor passes, neither an interruption nor a prompt that is partly there already changes an id. */
-#include "run/generation.h"
+#include "support/generation.h"
 #include "run/random.h"
 #include "support/check.h"
 #include "support/reference.h"

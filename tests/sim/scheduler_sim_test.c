@@ -4,7 +4,7 @@
  *
  *   scheduler_sim_test [FIRST_SEED [COUNT]]
  * runs other schedules than the ones of every commit; the seed of a failure is printed. */
-#include "run/generation.h"
+#include "support/generation.h"
 #include "run/random.h"
 #include "run/scheduler.h"
 #include "support/check.h"

@@ -1,4 +1,4 @@
-#include "run/generation.h"
+#include "support/generation.h"
 
 #include "base/assert.h"
 #include <inttypes.h>

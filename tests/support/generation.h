@@ -1,6 +1,7 @@
-#ifndef RUN_GENERATION_H
-#define RUN_GENERATION_H
-/* One answer, id by id: feed the prompt, pick from the logits behind it, feed what was picked, and so on.
+#ifndef SUPPORT_GENERATION_H
+#define SUPPORT_GENERATION_H
+/* The plain way to answer, for comparison with the scheduler: one sequence, one id at a time. Feed the prompt, pick
+ * from the logits behind it, feed what was picked, and so on.
  *
  * Works on ids only. Text, stop strings and the parts of a reply are the caller's: it looks at each id and ends the
  * answer when it likes. An end-of-turn id ends the answer and is neither given out nor fed. The same prompt, rules and
