@@ -1,5 +1,5 @@
 # Short names for what people do every day. CMake and its presets do the work.
-.PHONY: release help demo check bench install deb format fuzz clean
+.PHONY: release help demo check newcomer bench install deb tarball format fuzz clean
 .DEFAULT_GOAL := release
 
 release: ## build build/weir (the default)
@@ -15,6 +15,9 @@ demo: ## install what is missing, build, and put a question to the bundled model
 check: ## install what is missing, build, and run every check and test (CI runs this)
 	@scripts/check.sh
 
+newcomer: ## run the README's commands in a fresh Debian 12 (root, debootstrap, network; as long as check and more)
+	@scripts/newcomer.sh
+
 bench: ## build, and time every kernel against its reference
 	@scripts/bench.sh
 
@@ -26,6 +29,9 @@ install: ## install under PREFIX (default /usr/local), below DESTDIR if it is se
 
 deb: ## build Debian packages in build-deb
 	@scripts/make_deb.sh
+
+tarball: ## build a program that runs from wherever it is unpacked, in build-tarball
+	@scripts/make_tarball.sh
 
 format: ## give every C file the house format
 	@scripts/check_format.sh --fix

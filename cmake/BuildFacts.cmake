@@ -9,7 +9,7 @@ if(GIT_FOUND AND EXISTS ${CMAKE_SOURCE_DIR}/.git)
     # The log of HEAD grows with every commit, checkout and rebase: configure again then.
     execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --git-path logs/HEAD WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
       OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-    cmake_path(ABSOLUTE_PATH head BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
+    get_filename_component(head ${head} ABSOLUTE BASE_DIR ${CMAKE_SOURCE_DIR})
     if(EXISTS ${head})
       set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${head})
     endif()

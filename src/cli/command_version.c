@@ -35,7 +35,7 @@ static void print_json(FILE *out, struct err *err)
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         if (json_object_object_add(root, facts[i].name, json_object_new_string(facts[i].value)) != 0) goto fail;
     json_object_object_add(libraries, "json-c", json_object_new_string(json_c_version()));
-    json_object_object_add(libraries, "openssl", json_object_new_string(OpenSSL_version(OPENSSL_VERSION_STRING)));
+    json_object_object_add(libraries, "openssl", json_object_new_string(OpenSSL_version(OPENSSL_VERSION)));
     if (json_object_object_add(root, "libraries", libraries) != 0) goto fail;
     libraries = NULL; /* root's now */
     if (!add_instruction_sets(root)) goto fail;
@@ -68,6 +68,6 @@ int command_version(struct command_context *context)
     for (unsigned bit = 0; bit < CPU_BITS && cpu_feature_name(bit); bit++)
         if (cpu_mask() >> bit & 1) fprintf(out, " %s", cpu_feature_name(bit));
     fprintf(out, "%s\n", cpu_mask() ? "" : " none beyond the baseline");
-    fprintf(out, "with json-c %s, OpenSSL %s\n", json_c_version(), OpenSSL_version(OPENSSL_VERSION_STRING));
+    fprintf(out, "with json-c %s, %s\n", json_c_version(), OpenSSL_version(OPENSSL_VERSION));
     return EXIT_CODE_DONE;
 }

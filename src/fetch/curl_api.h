@@ -5,6 +5,7 @@
  * Linked, it would bring some forty libraries into every start of the program, most of which never fetch anything. */
 #include "base/err.h"
 #define CURL_DISABLE_TYPECHECK
+#define CURL_DISABLE_DEPRECATION /* old names of options: Debian 11 has a libcurl that knows only those */
 #include <curl/curl.h>
 
 #define CURL_FUNCTIONS(X)  \

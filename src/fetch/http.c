@@ -110,12 +110,12 @@ static bool set_options(struct transfer *t, const struct http_request *r)
     const struct curl_api *curl = &t->http->curl;
     const struct http_options *o = t->http->options;
     CURL *easy = t->easy;
-    const char *protocols = o->allows_plain ? "http,https" : "https";
+    const long protocols = CURLPROTO_HTTPS | (o->allows_plain ? CURLPROTO_HTTP : 0);
     bool ok = true;
 #define SET(option, value) ok = ok && curl->easy_setopt(easy, option, value) == CURLE_OK
     SET(CURLOPT_URL, r->url);
-    SET(CURLOPT_PROTOCOLS_STR, protocols);
-    SET(CURLOPT_REDIR_PROTOCOLS_STR, protocols);
+    SET(CURLOPT_PROTOCOLS, protocols);
+    SET(CURLOPT_REDIR_PROTOCOLS, protocols);
     SET(CURLOPT_FOLLOWLOCATION, 1L);
     SET(CURLOPT_MAXREDIRS, REDIRECTS_MAX);
     SET(CURLOPT_USERAGENT, o->agent);
