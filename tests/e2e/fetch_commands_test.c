@@ -300,57 +300,6 @@ static void the_newest_snapshot_is_meant(void **state)
     program_expect(&weir, 0, "org/name@01234567 (an older one)\n", "");
 }
 
-/* A moment within `most`, and from the fourth run on within shorter and shorter times: on a fast machine the command
- * would be through otherwise. */
-static unsigned killed_after_us(uint64_t *seed, int run, unsigned most)
-{
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)((*seed >> 33) % (most >> (run / 4)));
-}
-
-static void a_scan_that_is_killed(void **state)
-{
-    (void)state;
-    unsigned n_killed = 0;
-    uint64_t seed = 7;
-    const char *const words[] = {"scan", "tests/fixtures", "models", NULL};
-    PROGRAM_RUN(&weir, "scan", "tests/fixtures", "models");
-    program_expect(&weir, 0, "8 models, 8 of them new", "");
-    PROGRAM_RUN(&weir, "models", "--json");
-    char *want = strdup(weir.out);
-    remove_tree(temp_path(&folder, ".local"));
-    print_message("seed %" PRIu64 "\n", seed);
-    for (int i = 0; i < 20; i++) {
-        n_killed += program_run_killed(&weir, words, killed_after_us(&seed, i, 40000));
-    }
-    PROGRAM_RUN(&weir, "scan", "tests/fixtures", "models");
-    program_expect(&weir, 0, "8 models", "");
-    PROGRAM_RUN(&weir, "models", "--json");
-    assert_string_equal(weir.out, want);
-    free(want);
-    print_message("%u of 20 were killed\n", n_killed);
-    assert_true(n_killed > 0);
-}
-
-static void a_get_that_is_killed(void **state)
-{
-    (void)state;
-    unsigned n_killed = 0;
-    uint64_t seed = 11;
-    const char *const words[] = {"get", "org/name", NULL};
-    print_message("seed %" PRIu64 "\n", seed);
-    server.script->pause_us = 200;
-    for (int i = 0; i < 20; i++) {
-        n_killed += program_run_killed(&weir, words, killed_after_us(&seed, i, 50000));
-    }
-    PROGRAM_RUN(&weir, "get", "org/name");
-    program_expect(&weir, 0, "/snapshots/", "");
-    PROGRAM_RUN(&weir, "score", "org/name", "--ids", "1 2 3");
-    program_expect(&weir, 0, "perplexity", "");
-    print_message("%u of 20 were killed\n", n_killed);
-    assert_true(n_killed > 0);
-}
-
 /* Ctrl-C: it says how to go on, keeps what it has, and ends with the code of that signal. */
 static void an_interrupted_get(void **state)
 {
@@ -420,22 +369,6 @@ static void verified_and_repaired(void **state)
     program_expect(&weir, 4, "the model: ", "damaged or not complete (0 files, and the model as a whole)");
 }
 
-static void a_verify_that_is_killed(void **state)
-{
-    (void)state;
-    unsigned n_killed = 0;
-    uint64_t seed = 5;
-    const char *const words[] = {"verify", "models/demo", NULL};
-    print_message("seed %" PRIu64 "\n", seed);
-    for (int i = 0; i < 20; i++) {
-        n_killed += program_run_killed(&weir, words, killed_after_us(&seed, i, 30000));
-    }
-    PROGRAM_RUN(&weir, "verify", "models/demo");
-    program_expect(&weir, 0, " 0 files are damaged\n", "");
-    print_message("%u of 20 were killed\n", n_killed);
-    assert_true(n_killed > 0);
-}
-
 /* On a terminal there is a bar, and none of it is left when the command ends. */
 static void a_terminal(void **state)
 {
@@ -479,10 +412,7 @@ int main(void)
         TEST(places),
         TEST(scanning),
         TEST(the_newest_snapshot_is_meant),
-        TEST(a_scan_that_is_killed),
-        TEST(a_get_that_is_killed),
         TEST(verified_and_repaired),
-        TEST(a_verify_that_is_killed),
         TEST(an_interrupted_get),
         TEST(a_terminal),
     };

@@ -2,8 +2,13 @@
 
 #include "cli/commands.h"
 #include "support/check.h"
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,7 +78,8 @@ void program_expect(const struct program *p, int code, const char *out, const ch
              log);
 }
 
-bool program_run_killed(const struct program *p, const char *const *words, unsigned after_us)
+/* A child that stops at the beginning and end of each system call. */
+static pid_t start_traced(const struct program *p, const char *const *words)
 {
     const char *argv[PROGRAM_WORDS_MAX];
     int status;
@@ -83,11 +89,52 @@ bool program_run_killed(const struct program *p, const char *const *words, unsig
     assert_true(child >= 0);
     if (child == 0) {
         FILE *nothing = fopen("/dev/null", "w");
-        _exit(nothing ? commands_run((char *const *)argv, p->environment, nothing, nothing) : 99);
+        if (!nothing || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(99);
+        raise(SIGSTOP);
+        _exit(commands_run((char *const *)argv, p->environment, nothing, nothing));
     }
-    usleep(after_us);
-    kill(child, SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSTOPPED(status));
+    assert_int_equal(ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL)), 0);
+    return child;
+}
+
+/* Lets the child run until it has made `most` calls, then kills it. Returns how many it made. */
+static unsigned run_traced(pid_t child, unsigned most, bool *was_killed)
+{
+    int status, passed_on = 0;
+    unsigned n_stops = 0;
+    for (;;) {
+        if (ptrace(PTRACE_SYSCALL, child, NULL, (void *)(intptr_t)passed_on) != 0)
+            fail_msg("ptrace: %s", strerror(errno));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (WIFEXITED(status) || WIFSIGNALED(status)) break;
+        bool is_call = WSTOPSIG(status) == (SIGTRAP | 0x80);
+        passed_on = is_call ? 0 : WSTOPSIG(status);
+        n_stops += is_call;
+        if ((n_stops + 1) / 2 == most) {
+            kill(child, SIGKILL);
+            while (waitpid(child, &status, 0) == child && !WIFEXITED(status) && !WIFSIGNALED(status)) continue;
+            break;
+        }
+    }
+    *was_killed = WIFSIGNALED(status);
     if (WIFEXITED(status)) assert_int_equal(WEXITSTATUS(status), 0);
-    return WIFSIGNALED(status);
+    return (n_stops + 1) / 2;
+}
+
+bool program_run_killed(const struct program *p, const char *const *words, unsigned k)
+{
+    bool was_killed;
+    assert_true(k > 0);
+    run_traced(start_traced(p, words), k, &was_killed);
+    return was_killed;
+}
+
+unsigned program_count_calls(const struct program *p, const char *const *words)
+{
+    bool was_killed;
+    unsigned n = run_traced(start_traced(p, words), UINT_MAX, &was_killed);
+    assert_false(was_killed);
+    return n;
 }

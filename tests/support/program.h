@@ -23,6 +23,10 @@ int program_run(struct program *program, const char *const *words);
 /* Stops the test unless the last run ended with this code and its streams hold these texts. */
 void program_expect(const struct program *program, int code, const char *out, const char *log);
 
-/* The same run in a child that is killed after so many microseconds; true: it was still running then. */
-bool program_run_killed(const struct program *program, const char *const *words, unsigned after_us);
+/* The same run in a child that is killed at the k-th system call of its first thread, from 1 on: a moment that does not
+ * depend on how fast the machine is. True: it was killed; false: it ended before, with exit code 0. */
+bool program_run_killed(const struct program *program, const char *const *words, unsigned k);
+
+/* How many system calls the first thread makes in a run that nobody disturbs. */
+unsigned program_count_calls(const struct program *program, const char *const *words);
 #endif
