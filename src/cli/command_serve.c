@@ -70,6 +70,13 @@ static void see_state(void *context, enum service_state state, const struct err 
     (void)n; /* an event descriptor that is never read full takes it */
 }
 
+static void see_warning(void *context, const struct err *warning)
+{
+    char line[sizeof warning->text + 64];
+    snprintf(line, sizeof line, "level=warning component=state message=\"%s\"", warning->text);
+    say(context, line);
+}
+
 /* --- what it needs --- */
 
 static bool check_host(const struct serving *s, struct err *err)
@@ -150,9 +157,14 @@ static bool start_service(struct serving *s, struct err *err)
         .model = &s->model,
         .n_waiting_max = (uint32_t)settings->max_queue,
         .decode_stall_ns_max = (int64_t)settings->decode_stall_s * NS_PER_S,
+        .ssd_dir = settings->ssd_cache,
+        .ssd_bytes_max = settings->ssd_cache_max_bytes,
+        .demote_idle_ns = (int64_t)settings->demote_idle_s * NS_PER_S,
+        .ws = write_system_real(),
         .clock = clock_real(),
         .context = s,
         .changed = see_state,
+        .warned = see_warning,
     };
     if (!engine_settings_from(&with.engine, s->context, err)) return false;
     with.engine.n_sequences = (uint32_t)settings->batch;

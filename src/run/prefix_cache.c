@@ -12,11 +12,13 @@ struct entry {
     uint32_t n;
     uint64_t n_saved;   /* tokens that this entry has spared */
     uint64_t last_used; /* tick */
-    bool is_saved;      /* on disk too */
+    int64_t used_ns;
+    bool is_saved; /* on disk too */
 };
 
 struct prefix_cache {
     struct alloc *alloc;
+    struct clock clock;
     prefix_leave_fn *on_leave;
     void *context;
     uint32_t n_blocks_max, n_entries;
@@ -25,12 +27,13 @@ struct prefix_cache {
     struct entry entries[ENTRIES_MAX];
 };
 
-bool prefix_cache_new(struct prefix_cache **cache, struct alloc *alloc, uint32_t n_blocks_max,
+bool prefix_cache_new(struct prefix_cache **cache, struct alloc *alloc, uint32_t n_blocks_max, struct clock clock,
                       prefix_leave_fn *on_leave, void *context, struct err *err)
 {
     struct prefix_cache *c = alloc_get(alloc, sizeof *c, err);
     if (!c) return false;
     c->alloc = alloc;
+    c->clock = clock;
     c->n_blocks_max = n_blocks_max;
     c->on_leave = on_leave;
     c->context = context;
@@ -53,6 +56,12 @@ void prefix_cache_free(struct prefix_cache *cache)
     if (!cache) return;
     while (cache->n_entries > 0) remove_entry(cache, cache->n_entries - 1);
     alloc_put(cache->alloc, cache);
+}
+
+static void touch(struct prefix_cache *c, struct entry *e)
+{
+    e->last_used = ++c->tick;
+    e->used_ns = clock_now_ns(c->clock);
 }
 
 static uint32_t common(const struct entry *e, const uint32_t *ids, uint32_t n)
@@ -85,7 +94,7 @@ uint32_t prefix_cache_take(struct prefix_cache *cache, struct kv *kv, const uint
         return 0;
     }
     e->n_saved += k;
-    e->last_used = ++cache->tick;
+    touch(cache, e);
     cache->stats.n_hits++;
     cache->stats.n_tokens_saved += k;
     return k;
@@ -104,14 +113,18 @@ static uint64_t worth(const struct entry *e)
     return e->n_saved * 1024 / (own_blocks(e) + 1);
 }
 
+static bool leaves_before(const struct entry *a, const struct entry *b)
+{
+    uint64_t worth_a = worth(a), worth_b = worth(b);
+    if (a->is_saved != b->is_saved) return a->is_saved;
+    return worth_a < worth_b || (worth_a == worth_b && a->last_used < b->last_used);
+}
+
 static uint32_t least_valuable(const struct prefix_cache *c)
 {
     uint32_t worst = 0;
-    for (uint32_t i = 1; i < c->n_entries; i++) {
-        const struct entry *a = &c->entries[i], *b = &c->entries[worst];
-        uint64_t worth_a = worth(a), worth_b = worth(b);
-        if (worth_a < worth_b || (worth_a == worth_b && a->last_used < b->last_used)) worst = i;
-    }
+    for (uint32_t i = 1; i < c->n_entries; i++)
+        if (leaves_before(&c->entries[i], &c->entries[worst])) worst = i;
     return worst;
 }
 
@@ -126,31 +139,38 @@ bool prefix_cache_give_up_one(struct prefix_cache *cache)
     return true;
 }
 
-static struct prefix_view view_of(const struct prefix_cache *c, uint32_t at)
+static struct prefix_view view_of(const struct entry *e)
 {
-    const struct entry *e = &c->entries[at];
-    return (struct prefix_view){.kv = &e->kv, .ids = e->ids, .n = e->n, .entry = at};
+    return (struct prefix_view){.kv = &e->kv, .ids = e->ids, .n = e->n, .used_ns = e->used_ns};
 }
 
-bool prefix_cache_unsaved(const struct prefix_cache *cache, uint64_t before, struct prefix_view *view)
+bool prefix_cache_unsaved(const struct prefix_cache *cache, struct prefix_view *view)
+{
+    const struct entry *oldest = NULL;
+    for (uint32_t i = 0; i < cache->n_entries; i++) {
+        const struct entry *e = &cache->entries[i];
+        if (!e->is_saved && (!oldest || e->last_used < oldest->last_used)) oldest = e;
+    }
+    if (oldest) *view = view_of(oldest);
+    return oldest != NULL;
+}
+
+bool prefix_cache_at_risk(const struct prefix_cache *cache, struct prefix_view *view)
+{
+    bool is_full = cache->stats.n_blocks > cache->n_blocks_max - cache->n_blocks_max / 4;
+    if (cache->n_entries < 2 || (!is_full && cache->n_entries < ENTRIES_MAX - ENTRIES_MAX / 4)) return false;
+    const struct entry *next = &cache->entries[least_valuable(cache)];
+    if (next->is_saved) return false;
+    *view = view_of(next);
+    return true;
+}
+
+void prefix_cache_mark(struct prefix_cache *cache, const uint32_t *ids, uint32_t n, bool is_saved)
 {
     for (uint32_t i = 0; i < cache->n_entries; i++) {
-        if (cache->entries[i].is_saved || cache->entries[i].last_used > before) continue;
-        *view = view_of(cache, i);
-        return true;
+        struct entry *e = &cache->entries[i];
+        if (e->n == n && memcmp(e->ids, ids, n * sizeof *ids) == 0) e->is_saved = is_saved;
     }
-    return false;
-}
-
-void prefix_cache_saved(struct prefix_cache *cache, const struct prefix_view *view)
-{
-    ASSERT(view->entry < cache->n_entries);
-    cache->entries[view->entry].is_saved = true;
-}
-
-uint64_t prefix_cache_now(const struct prefix_cache *cache)
-{
-    return cache->tick;
 }
 
 /* Entries that the ids cover say nothing that the new one does not say. */
@@ -175,7 +195,7 @@ void prefix_cache_keep(struct prefix_cache *cache, const struct kv *kv, const ui
     if (n == 0 || n_blocks > cache->n_blocks_max) return;
     struct entry *known = longest(cache, ids, n, &k);
     if (known && k == n) { /* a longer entry has it all */
-        known->last_used = ++cache->tick;
+        touch(cache, known);
         return;
     }
     remove_covered(cache, ids, n, &n_saved);
@@ -183,7 +203,8 @@ void prefix_cache_keep(struct prefix_cache *cache, const struct kv *kv, const ui
         if (!prefix_cache_give_up_one(cache)) return;
 
     struct entry *e = &cache->entries[cache->n_entries];
-    *e = (struct entry){.n = n, .n_saved = n_saved, .last_used = ++cache->tick};
+    *e = (struct entry){.n = n, .n_saved = n_saved};
+    touch(cache, e);
     kv_init(&e->kv, kv->pool);
     e->ids = alloc_get_array(cache->alloc, n, sizeof *e->ids, &ignored);
     if (!e->ids || !kv_fork(&e->kv, kv, n, &ignored)) {

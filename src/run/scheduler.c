@@ -1,6 +1,7 @@
 #include "run/scheduler.h"
 
 #include "base/assert.h"
+#include "run/known_states.h"
 #include "run/prompt_lookup.h"
 #include <inttypes.h>
 #include <string.h>
@@ -31,7 +32,7 @@ struct scheduler {
     struct engine *engine;
     struct scheduler_settings settings;
     struct sampler sampler;
-    struct prefix_cache *prefixes;
+    struct known_states known;
     struct running *running; /* [n_running], in the order of admission */
     uint32_t n_running;
     struct job **waiting; /* [n_waiting], in the order of arrival */
@@ -40,9 +41,7 @@ struct scheduler {
     uint32_t layer;                   /* that it is in */
     struct forward_row *rows;         /* [pass_rows] */
     struct forward_mtp_row *mtp_rows; /* [pass_rows]; NULL unless the MTP layer drafts */
-    uint64_t idle_tick;               /* kept prefixes up to this use were there at idle_since_ns */
-    int64_t idle_since_ns;
-    double prompt_row_ns; /* measured: what a row of a prompt adds to a pass; 0: not yet known */
+    double prompt_row_ns;             /* measured: what a row of a prompt adds to a pass; 0: not yet known */
     struct scheduler_stats stats;
 };
 
@@ -86,11 +85,14 @@ static bool init_places(struct scheduler *s, struct err *err)
     return true;
 }
 
-/* What a prefix knows is saved before it leaves memory, where there is a disk for it. */
-static void save_leaving(void *context, const struct kv *kv, const uint32_t *ids, uint32_t n)
+static bool init_known(struct scheduler *s, struct err *err)
 {
-    struct scheduler *s = context;
-    if (s->settings.ssd) ssd_cache_save(s->settings.ssd, kv, ids, n);
+    const struct known_settings settings = {.pool = pool_of(s),
+                                            .prefix_blocks_max = s->settings.prefix_blocks_max,
+                                            .ssd = s->settings.ssd,
+                                            .clock = s->settings.clock,
+                                            .demote_idle_ns = s->settings.demote_idle_ns};
+    return known_init(&s->known, s->alloc, &settings, err);
 }
 
 struct scheduler_settings scheduler_settings_for(const struct engine *engine)
@@ -130,7 +132,7 @@ bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const st
     }
     if (!init_places(s, err)) goto fail;
     if (!sampler_init(&s->sampler, alloc, engine_config(engine)->vocab, settings->n_tokens, err)) goto fail;
-    if (!prefix_cache_new(&s->prefixes, alloc, settings->prefix_blocks_max, save_leaving, s, err)) goto fail;
+    if (!init_known(s, err)) goto fail;
     *scheduler = s;
     return true;
 fail:
@@ -150,23 +152,15 @@ static void finish(struct scheduler *s, struct running *r, enum stop_reason reas
     struct job *job = r->job;
     struct job_result result = {.reason = reason, .usage = r->usage, .n_held = r->kv.n_rows};
     if (err) result.err = *err;
-    prefix_cache_keep(s->prefixes, &r->kv, r->history.ids, r->kv.n_rows);
+    known_keep(&s->known, &r->kv, r->history.ids, r->kv.n_rows);
     kv_fini(&r->kv);
+    known_release(&s->known, r->n_reserved);
 
     struct running place = *r; /* its memory goes to the end of the list, for the next job */
     uint32_t at = (uint32_t)(r - s->running);
     memmove(r, r + 1, (s->n_running - at - 1) * sizeof *r);
     s->running[--s->n_running] = (struct running){.history = place.history, .lookup = place.lookup};
     tell_done(s, job, &result);
-}
-
-static bool save_one(struct scheduler *s, uint64_t before)
-{
-    struct prefix_view view;
-    if (!s->settings.ssd || !prefix_cache_unsaved(s->prefixes, before, &view)) return false;
-    ssd_cache_save(s->settings.ssd, view.kv, view.ids, view.n);
-    prefix_cache_saved(s->prefixes, &view);
-    return true;
 }
 
 void scheduler_free(struct scheduler *scheduler)
@@ -176,12 +170,11 @@ void scheduler_free(struct scheduler *scheduler)
     while (s->n_running > 0) finish(s, &s->running[0], STOP_CANCELLED, NULL);
     for (uint32_t i = 0; i < s->n_waiting; i++)
         tell_done(s, s->waiting[i], &(struct job_result){.reason = STOP_CANCELLED});
-    while (s->prefixes && save_one(s, UINT64_MAX)) continue; /* a restart goes on where this ended */
+    known_fini(&s->known); /* saves: a restart goes on where this ended */
     for (uint32_t i = 0; s->running && i < s->settings.n_running_max; i++) {
         history_fini(&s->running[i].history);
         prompt_lookup_fini(&s->running[i].lookup);
     }
-    prefix_cache_free(s->prefixes);
     sampler_fini(&s->sampler);
     alloc_put(s->alloc, s->mtp_rows);
     alloc_put(s->alloc, s->rows);
@@ -251,22 +244,12 @@ static struct job_progress progress_of(const struct scheduler *s, const struct r
                                  .n_layers = engine_config(s->engine)->n_layers};
 }
 
-/* What is known of the prompt, from memory, or from disk where that has a block more. At least one token is left over:
- * the logits behind the last one are wanted. */
+/* At least one token is left over: the logits behind the last one are wanted. */
 static uint32_t take_known(struct scheduler *s, struct running *r)
 {
     const struct job *job = r->job;
-    uint32_t n_max = job->n_prompt - 1;
     if (job->events.prompt_logits) return 0;
-    uint32_t n_cached = prefix_cache_take(s->prefixes, &r->kv, job->prompt, job->n_prompt, n_max);
-    if (!s->settings.ssd) return n_cached;
-    uint32_t n_saved = ssd_cache_longest(s->settings.ssd, job->prompt, n_max);
-    if (n_saved < n_cached + KV_BLOCK_ROWS && (n_cached > 0 || n_saved == 0)) return n_cached;
-    kv_truncate(&r->kv, 0);
-    uint32_t n_restored = ssd_cache_restore(s->settings.ssd, &r->kv, job->prompt, job->n_prompt, n_max);
-    if (n_restored > n_cached) return n_restored;
-    kv_truncate(&r->kv, 0);
-    return prefix_cache_take(s->prefixes, &r->kv, job->prompt, job->n_prompt, n_max);
+    return known_take(&s->known, &r->kv, job->prompt, job->n_prompt, job->n_prompt - 1);
 }
 
 /* Tokens that are computed again rather than going on without drafts. */
@@ -303,12 +286,10 @@ static void admit(struct scheduler *s, struct job *job)
 
 static bool admit_next(struct scheduler *s)
 {
-    uint32_t n_reserved = 0;
     if (s->n_waiting == 0 || s->n_running == s->settings.n_running_max) return false;
     uint32_t at = first_in_line(s);
     struct job *job = s->waiting[at];
-    for (uint32_t i = 0; i < s->n_running; i++) n_reserved += s->running[i].n_reserved;
-    if (blocks_needed(s, job) > pool_of(s)->n_blocks_max - n_reserved) return false;
+    if (!known_reserve(&s->known, blocks_needed(s, job), s->n_running == 0)) return false;
     take_from_queue(s, at);
     admit(s, job);
     return true;
@@ -420,28 +401,15 @@ static size_t compose(struct scheduler *s)
     return n_rows;
 }
 
-/* Saves prefixes that nobody has used for a while, one a step and only when no job runs. */
-static void save_idle(struct scheduler *s)
-{
-    int64_t now = clock_now_ns(s->settings.clock);
-    if (s->idle_tick != prefix_cache_now(s->prefixes)) { /* something was used since: the quiet time begins now */
-        s->idle_tick = prefix_cache_now(s->prefixes);
-        s->idle_since_ns = now;
-    }
-    if (now - s->idle_since_ns >= s->settings.demote_idle_ns) save_one(s, s->idle_tick);
-}
-
 /* Kept prefixes make way for rows that are about to be written. */
 static void make_room(struct scheduler *s)
 {
-    struct kv_pool *pool = pool_of(s);
     uint32_t n_new = 0;
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct running *r = &s->running[i];
         if (r->n_rows > 0) n_new += kv_blocks_for(r->kv.n_rows + r->n_rows) - kv_blocks_for(r->kv.n_rows) + 1;
     }
-    while (pool->n_blocks_max - pool->n_blocks < n_new)
-        if (!prefix_cache_give_up_one(s->prefixes)) break;
+    known_make_room(&s->known, n_new);
 }
 
 /* Asked by the forward pass: goes on unless nobody wants it any more, or its prompt's owner left. */
@@ -737,12 +705,14 @@ bool scheduler_step(struct scheduler *scheduler)
     bool did = end_cancelled(s);
     while (admit_next(s)) did = true;
     size_t n_rows = compose(s);
-    if (n_rows == 0) {
-        save_idle(s);
-        return did;
-    }
-    run_pass(s, n_rows);
-    return true;
+    if (n_rows > 0) run_pass(s, n_rows);
+    known_tend(&s->known, s->n_running > 0);
+    return did || n_rows > 0;
+}
+
+int64_t scheduler_due_ns(const struct scheduler *scheduler)
+{
+    return known_due_ns(&scheduler->known);
 }
 
 struct engine *scheduler_engine(const struct scheduler *scheduler)
@@ -760,10 +730,10 @@ struct scheduler_stats scheduler_stats(const struct scheduler *scheduler)
 
 struct prefix_stats scheduler_prefix_stats(const struct scheduler *scheduler)
 {
-    return prefix_cache_stats(scheduler->prefixes);
+    return prefix_cache_stats(scheduler->known.prefixes);
 }
 
 bool scheduler_give_up_prefix(struct scheduler *scheduler)
 {
-    return prefix_cache_give_up_one(scheduler->prefixes);
+    return prefix_cache_give_up_one(scheduler->known.prefixes);
 }

@@ -31,7 +31,7 @@ struct scheduler_settings {
     uint32_t n_drafts_max;       /* per job and pass */
     uint32_t ngram_min, ngram_max;
     struct ssd_cache *ssd;  /* states on disk; NULL: none. Outlives the scheduler */
-    int64_t demote_idle_ns; /* a kept prefix that nobody used for so long is saved, when there is time for it */
+    int64_t demote_idle_ns; /* a kept prefix that nobody used for so long is saved */
     struct clock clock;
 };
 
@@ -56,9 +56,13 @@ void scheduler_free(struct scheduler *scheduler);
  * run, and why. */
 bool scheduler_submit(struct scheduler *scheduler, struct job *job, struct err *err) MUST_CHECK;
 
-/* One pass, or what is to be done without one. False: there is nothing to do, except perhaps later: a prefix that has
- * been idle for long enough is saved by a later call. */
+/* One pass, or what is to be done without one. False: there is nothing to do until a job is submitted, a save ends or
+ * the time of scheduler_due_ns comes. */
 bool scheduler_step(struct scheduler *scheduler);
+
+/* When scheduler_step should be called again although nobody asked for anything: a kept prefix is then to be saved.
+ * INT64_MAX: never. */
+int64_t scheduler_due_ns(const struct scheduler *scheduler);
 
 struct engine *scheduler_engine(const struct scheduler *scheduler);
 struct scheduler_stats scheduler_stats(const struct scheduler *scheduler);

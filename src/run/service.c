@@ -5,10 +5,14 @@
 
 #include "base/assert.h"
 #include "run/answer_form.h"
+#include "run/state_identity.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
+
+#define IDLE_NS_MIN INT64_C(100000000)
 
 enum { PREFIX_BLOCKS_UNPLANNED = 256, RETRY_S_MAX = 60, FIRST_ANSWER_S = 10 };
 
@@ -47,6 +51,7 @@ struct service {
     bool has_thread;
     struct engine *engine; /* engine thread, as is the next */
     struct scheduler *scheduler;
+    struct ssd_cache *ssd; /* NULL: none */
     struct form_tables forms;
 
     pthread_mutex_t lock; /* for everything below */
@@ -55,6 +60,7 @@ struct service {
     struct err failure;
     struct ticket *inbox, **inbox_end;
     bool closes, stops;
+    bool is_kicked; /* there may be something to do although nothing came in */
     uint32_t n_open;
     struct ticket **open; /* [n_open], room for all that may be taken */
     uint64_t n_refused_full;
@@ -319,17 +325,45 @@ static void see_done(void *context, const struct job_result *job)
 
 /* --- the engine thread --- */
 
+static void kick(void *context)
+{
+    struct service *s = context;
+    pthread_mutex_lock(&s->lock);
+    s->is_kicked = true;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static bool open_ssd(struct service *s, struct err *err)
+{
+    const struct service_settings *with = &s->settings;
+    if (!with->ssd_dir) return true;
+    const struct ssd_settings settings = {
+        .dir = with->ssd_dir,
+        .bytes_max = with->ssd_bytes_max,
+        .identity = state_identity_of(s->engine),
+        .pool = forward_kv_pool(engine_forward(s->engine)),
+        .fs = with->fs,
+        .saver = {.ws = with->ws, .clock = with->clock, .has_thread = true, .wake = kick, .context = s},
+    };
+    return ssd_cache_open(&s->ssd, s->alloc, &settings, err) || err_context(err, "--ssd-cache");
+}
+
 static bool open_engine(struct service *s, struct err *err)
 {
     const struct service_settings *with = &s->settings;
     if (!engine_open(&s->engine, s->alloc, with->fs, &with->engine, err)) return false;
+    if (!open_ssd(s, err)) return false;
     const struct plan *plan = engine_plan(s->engine);
     struct scheduler_settings settings = scheduler_settings_for(s->engine);
     settings.n_tokens = with->model->n_tokens;
     settings.n_running_max = with->engine.n_sequences;
     settings.n_waiting_max = open_max(s);
-    settings.prefix_blocks_max = plan ? plan->prompt_cache_blocks : PREFIX_BLOCKS_UNPLANNED;
+    /* All blocks that nobody runs in may hold prefixes, which make way for those who do. */
+    settings.prefix_blocks_max = plan ? plan->kv_blocks + plan->prompt_cache_blocks : PREFIX_BLOCKS_UNPLANNED;
     settings.decode_stall_ns_max = with->decode_stall_ns_max;
+    settings.ssd = s->ssd;
+    settings.demote_idle_ns = with->demote_idle_ns;
     settings.clock = with->clock;
     if (!scheduler_new(&s->scheduler, s->engine, &settings, err)) return false;
     pthread_mutex_lock(&s->lock);
@@ -353,11 +387,37 @@ static void submit_job(struct service *s, struct ticket *t)
     if (!make_form(s, t, &result.err) || !scheduler_submit(s->scheduler, &t->job, &result.err)) see_done(t, &result);
 }
 
+/* Waits until something comes in, or for so long. Under the lock. */
+static void wait_for_work(struct service *s, int64_t ns)
+{
+    struct timespec until;
+    if (ns == INT64_MAX) {
+        pthread_cond_wait(&s->work, &s->lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t end = until.tv_nsec + ns % INT64_C(1000000000);
+    until.tv_sec += (time_t)(ns / INT64_C(1000000000) + end / INT64_C(1000000000));
+    until.tv_nsec = (long)(end % INT64_C(1000000000));
+    if (pthread_cond_timedwait(&s->work, &s->lock, &until) == ETIMEDOUT) s->is_kicked = true;
+}
+
+/* How long an idle scheduler may be left alone. */
+static int64_t idle_ns(struct service *s)
+{
+    int64_t due = scheduler_due_ns(s->scheduler);
+    if (due == INT64_MAX) return due;
+    int64_t left = due - clock_now_ns(s->settings.clock);
+    return left > IDLE_NS_MIN ? left : IDLE_NS_MIN;
+}
+
 /* Takes what came in. False: nothing did, and the thread is to end. */
 static bool take_inbox(struct service *s, bool waits)
 {
+    int64_t ns = waits ? idle_ns(s) : 0;
     pthread_mutex_lock(&s->lock);
-    while (waits && !s->inbox && !s->stops) pthread_cond_wait(&s->work, &s->lock);
+    while (waits && !s->inbox && !s->stops && !s->is_kicked) wait_for_work(s, ns);
+    s->is_kicked = false;
     struct ticket *t = s->inbox;
     s->inbox = NULL;
     s->inbox_end = &s->inbox;
@@ -371,6 +431,13 @@ static bool take_inbox(struct service *s, bool waits)
     return !ends;
 }
 
+static void pass_on_warning(struct service *s)
+{
+    struct err warning;
+    if (!s->ssd || !ssd_cache_take_warning(s->ssd, &warning)) return;
+    if (s->settings.warned) s->settings.warned(s->settings.context, &warning);
+}
+
 static void publish(struct service *s)
 {
     struct streamed *streamed = engine_streamed(s->engine);
@@ -378,6 +445,8 @@ static void publish(struct service *s)
     pthread_mutex_lock(&s->lock);
     s->stats.scheduler = scheduler_stats(s->scheduler);
     s->stats.prefixes = scheduler_prefix_stats(s->scheduler);
+    s->stats.has_ssd = s->ssd != NULL;
+    if (s->ssd) s->stats.ssd = ssd_cache_stats(s->ssd);
     s->stats.kv_blocks = pool->n_blocks;
     s->stats.kv_blocks_max = pool->n_blocks_max;
     s->stats.kv_block_bytes = pool->layout.block_bytes;
@@ -412,6 +481,7 @@ static void *run(void *context)
     while (take_inbox(s, is_idle)) {
         is_idle = !scheduler_step(s->scheduler);
         publish(s);
+        pass_on_warning(s);
     }
     return NULL;
 }
@@ -430,10 +500,10 @@ bool service_new(struct service **service, struct alloc *alloc, const struct ser
     s->stats.context_tokens = settings->engine.context_tokens;
     s->stats.n_sequences = settings->engine.n_sequences;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->work, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->work, &monotonic);
     pthread_cond_init(&s->idle, &monotonic);
     pthread_condattr_destroy(&monotonic);
     s->open = alloc_get_array(alloc, open_max(s), sizeof *s->open, err);
@@ -484,9 +554,13 @@ uint32_t service_stop(struct service *service, int64_t ns)
     if (s->has_thread) pthread_join(s->thread, NULL);
     s->has_thread = false;
     scheduler_free(s->scheduler);
+    if (s->ssd) s->stats.ssd = ssd_cache_stats(s->ssd);
+    pass_on_warning(s);
+    ssd_cache_close(s->ssd);
     engine_close(s->engine);
     form_tables_fini(&s->forms);
     s->scheduler = NULL;
+    s->ssd = NULL;
     s->engine = NULL;
     return n_cancelled;
 }

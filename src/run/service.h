@@ -27,9 +27,14 @@ struct service_settings {
     const struct text_model *model;
     uint32_t n_waiting_max;
     int64_t decode_stall_ns_max;
+    const char *ssd_dir; /* where states are kept on disk; NULL: nowhere */
+    uint64_t ssd_bytes_max;
+    int64_t demote_idle_ns; /* see run/scheduler.h */
+    struct write_system ws; /* for ssd_dir */
     struct clock clock;
     void *context;
     void (*changed)(void *context, enum service_state state, const struct err *err); /* engine thread */
+    void (*warned)(void *context, const struct err *warning);                        /* the same; may be NULL */
 };
 
 /* Why a request was not taken. */
@@ -131,9 +136,10 @@ void ticket_release(struct ticket *ticket);
 struct service_stats {
     struct scheduler_stats scheduler;
     struct prefix_stats prefixes;
+    struct ssd_stats ssd;
     struct slots_stats slots;
     struct streamer_stats streamer;
-    bool is_streamed;
+    bool is_streamed, has_ssd;
     uint32_t n_open; /* requests taken and not done */
     uint64_t n_refused_full;
     uint32_t kv_blocks, kv_blocks_max, context_tokens, n_sequences;

@@ -60,44 +60,75 @@ static uint64_t record_checksum(const struct record *record, const void *payload
 
 /* --- writing --- */
 
-struct output {
-    struct file_writer writer;
-    uint64_t at;
-};
-
-static bool put(struct output *out, const void *data, uint64_t bytes, struct err *err)
+static bool put(struct state_writer *w, const void *data, uint64_t bytes, struct err *err)
 {
-    if (!file_write(&out->writer, data, bytes, out->at, err)) return false;
-    out->at += bytes;
+    if (!file_write(&w->file, data, bytes, w->bytes, err)) return false;
+    w->bytes += bytes;
     return true;
 }
 
-static bool put_record(struct output *out, enum record_kind kind, uint32_t index, const void *payload, uint64_t bytes,
-                       struct err *err)
+static bool put_record(struct state_writer *w, enum record_kind kind, uint32_t index, const void *payload,
+                       uint64_t bytes, struct err *err)
 {
     const struct record record = {.kind = kind, .index = index, .bytes = bytes};
     uint64_t checksum = record_checksum(&record, payload);
-    return put(out, &record, sizeof record, err) && put(out, payload, bytes, err) &&
-           put(out, &checksum, sizeof checksum, err);
+    return put(w, &record, sizeof record, err) && put(w, payload, bytes, err) &&
+           put(w, &checksum, sizeof checksum, err);
+}
+
+bool state_writer_start(struct state_writer *writer, const char *path, struct alloc *alloc, struct write_system ws,
+                        const struct state_identity *identity, const struct kv *kv, const uint32_t *ids, uint32_t n,
+                        struct err *err)
+{
+    uint32_t n_mtp_rows = kv->n_mtp_rows < n ? kv->n_mtp_rows : n;
+    const struct header header = make_header(identity, &kv->pool->layout, n, n_mtp_rows);
+    ASSERT(n > 0);
+    ASSERT(n <= kv->n_rows);
+    *writer = (struct state_writer){.kv = kv, .ids = ids, .n = n};
+    if (!file_create(&writer->file, alloc, ws, path, err)) return false;
+    if (put(writer, &header, sizeof header, err)) return true;
+    state_writer_abandon(writer);
+    return false;
+}
+
+bool state_writer_step(struct state_writer *writer, bool *is_done, struct err *err)
+{
+    struct state_writer *w = writer;
+    uint32_t n_blocks = kv_blocks_for(w->n), block = w->next;
+    *is_done = false;
+    if (!w->has_ids) {
+        w->has_ids = true;
+        return put_record(w, RECORD_IDS, 0, w->ids, (uint64_t)w->n * sizeof *w->ids, err);
+    }
+    if (block < n_blocks) {
+        w->next++;
+        return put_record(w, RECORD_BLOCK, block, w->kv->blocks[block]->data, w->kv->pool->layout.block_bytes, err);
+    }
+    *is_done = true;
+    return file_commit(&w->file, err);
+}
+
+void state_writer_abandon(struct state_writer *writer)
+{
+    file_abandon(&writer->file);
+    *writer = (struct state_writer){0};
+}
+
+uint64_t state_file_bytes(const struct kv_layout *layout, uint32_t n)
+{
+    return sizeof(struct header) + record_size((uint64_t)n * sizeof(uint32_t)) +
+           kv_blocks_for(n) * record_size(layout->block_bytes);
 }
 
 bool state_file_write(const char *path, struct alloc *alloc, struct write_system ws,
                       const struct state_identity *identity, const struct kv *kv, const uint32_t *ids, uint32_t n,
                       struct err *err)
 {
-    const struct kv_layout *layout = &kv->pool->layout;
-    uint32_t n_mtp_rows = kv->n_mtp_rows < n ? kv->n_mtp_rows : n;
-    const struct header header = make_header(identity, layout, n, n_mtp_rows);
-    struct output out = {0};
-    ASSERT(n > 0);
-    ASSERT(n <= kv->n_rows);
-    if (!file_create(&out.writer, alloc, ws, path, err)) return false;
-    bool ok =
-        put(&out, &header, sizeof header, err) && put_record(&out, RECORD_IDS, 0, ids, (uint64_t)n * sizeof *ids, err);
-    for (uint32_t i = 0; ok && i < kv_blocks_for(n); i++)
-        ok = put_record(&out, RECORD_BLOCK, i, kv->blocks[i]->data, layout->block_bytes, err);
-    ok = ok && file_commit(&out.writer, err);
-    file_abandon(&out.writer);
+    struct state_writer writer;
+    bool is_done = false;
+    bool ok = state_writer_start(&writer, path, alloc, ws, identity, kv, ids, n, err);
+    while (ok && !is_done) ok = state_writer_step(&writer, &is_done, err);
+    state_writer_abandon(&writer);
     return ok;
 }
 

@@ -20,6 +20,25 @@ bool state_file_write(const char *path, struct alloc *alloc, struct write_system
                       const struct state_identity *identity, const struct kv *kv, const uint32_t *ids, uint32_t n,
                       struct err *err) MUST_CHECK;
 
+/* The same in steps of one record, for somebody who rests between them. The sequence and the ids are borrowed until the
+ * end and must not change: a fork is a stable copy. After a failure, and before the last step, there is no new file. */
+struct state_writer {
+    struct file_writer file;
+    const struct kv *kv;
+    const uint32_t *ids; /* [n] */
+    uint32_t n, next;    /* block */
+    bool has_ids;
+    uint64_t bytes; /* written so far */
+};
+bool state_writer_start(struct state_writer *writer, const char *path, struct alloc *alloc, struct write_system ws,
+                        const struct state_identity *identity, const struct kv *kv, const uint32_t *ids, uint32_t n,
+                        struct err *err) MUST_CHECK;
+bool state_writer_step(struct state_writer *writer, bool *is_done, struct err *err) MUST_CHECK;
+void state_writer_abandon(struct state_writer *writer); /* unless it is done; safe twice and on a zeroed one */
+
+/* Bytes of the file of so many tokens. */
+uint64_t state_file_bytes(const struct kv_layout *layout, uint32_t n);
+
 /* The ids that a file holds rows for, without reading rows. */
 bool state_file_peek(const char *path, struct alloc *alloc, struct file_system fs,
                      const struct state_identity *identity, const struct kv_layout *layout, struct token_list *ids,

@@ -77,6 +77,30 @@ static void put_tokens(struct jot *json, struct server *server, const struct num
     jot_close(json);
 }
 
+/* The states on disk; nothing without --ssd-cache. */
+static void put_disk_states(struct jot *json, const struct ssd_stats *s)
+{
+    jot_put_open(json, "ssd_cache");
+    jot_put_integer(json, "states", s->n_states);
+    jot_put_integer(json, "bytes", (int64_t)s->bytes);
+    jot_put_integer(json, "foreign", s->n_foreign);
+    jot_put_integer(json, "damaged", s->n_damaged);
+    jot_put_integer(json, "saved", (int64_t)s->n_saved);
+    jot_put_integer(json, "tokens_saved", (int64_t)s->n_tokens_saved);
+    jot_put_integer(json, "bytes_written", (int64_t)s->bytes_written);
+    jot_put_real(json, "save_seconds", (double)s->save_ns / 1e9);
+    jot_put_real(json, "save_seconds_longest_step", (double)s->save_ns_longest / 1e9);
+    jot_put_integer(json, "restored", (int64_t)s->n_restored);
+    jot_put_integer(json, "tokens_restored", (int64_t)s->n_tokens_restored);
+    jot_put_integer(json, "bytes_read", (int64_t)s->bytes_read);
+    jot_put_real(json, "restore_seconds", (double)s->restore_ns / 1e9);
+    jot_put_integer(json, "torn", (int64_t)s->n_torn);
+    jot_put_integer(json, "removed", (int64_t)s->n_removed);
+    jot_put_integer(json, "too_large", (int64_t)s->n_too_large);
+    jot_put_integer(json, "failed", (int64_t)s->n_failed);
+    jot_close(json);
+}
+
 static void put_memory(struct jot *json, struct server *server, const struct numbers *n)
 {
     const struct service_stats *s = &n->service;
@@ -87,6 +111,7 @@ static void put_memory(struct jot *json, struct server *server, const struct num
     jot_put_integer(json, "misses", (int64_t)s->prefixes.n_misses);
     jot_put_integer(json, "tokens_saved", (int64_t)s->prefixes.n_tokens_saved);
     jot_close(json);
+    if (s->has_ssd) put_disk_states(json, &s->ssd);
     jot_put_open(json, "state");
     jot_put_integer(json, "blocks", s->kv_blocks);
     jot_put_integer(json, "bytes", (int64_t)(s->kv_blocks * s->kv_block_bytes));
@@ -178,6 +203,11 @@ static bool add_metrics(struct buf *out, struct server *server, const struct num
         {"accepted_tokens_total", "counter", "Of these, accepted.", (double)s->scheduler.n_accepted},
         {"prefix_hits_total", "counter", "Prompts with a known beginning.", (double)s->prefixes.n_hits},
         {"prefix_entries", "gauge", "Kept prefixes.", s->prefixes.n_entries},
+        {"state_saved_total", "counter", "States written to disk.", (double)s->ssd.n_saved},
+        {"state_written_bytes_total", "counter", "Bytes of them.", (double)s->ssd.bytes_written},
+        {"state_restored_total", "counter", "States read back from disk.", (double)s->ssd.n_restored},
+        {"state_restored_tokens_total", "counter", "Tokens of them.", (double)s->ssd.n_tokens_restored},
+        {"state_failed_total", "counter", "States that could not be written or read.", (double)s->ssd.n_failed},
         {"state_bytes", "gauge", "State of sequences.", (double)(s->kv_blocks * s->kv_block_bytes)},
         {"memory_bytes", "gauge", "Memory that was asked for.", (double)load(&server->alloc->live_bytes)},
         {"expert_slots", "gauge", "Expert slots.", s->slots.n_slots},
