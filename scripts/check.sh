@@ -66,6 +66,8 @@ threaded=$(sed -n 's/^\([a-z0-9_]*\).*/\1/p' scripts/threaded_tests.txt)
 # shellcheck disable=SC2086 # a list of words
 check "build the threaded tests with the thread sanitizer" scripts/build.sh tsan --target $threaded
 
+check "kernels for 64-bit Arm, in an emulator" scripts/check_arm64.sh
+
 jobs=$(nproc)
 tests "tests (gcc)" scripts/run_tests.sh build-gcc -j "$jobs"
 tests "tests (address and undefined-behaviour sanitizers)" scripts/run_tests.sh build-asan -j "$jobs"

@@ -111,6 +111,51 @@
     X(gather_dots, avx512, CPU_AVX512)                        \
     X(gather_mixes, avx512, CPU_AVX512)                       \
     X(index_scores, avx512, CPU_AVX512)
+#elif defined(__aarch64__)
+#define KERN_LIST_SIMD(X)                                   \
+    X(matmul_f32, neon, CPU_NEON)                           \
+    X(matmul_int8, neon, CPU_NEON)                          \
+    X(matmul_int4, neon, CPU_NEON)                          \
+    X(matmul_int4_grouped, neon, CPU_NEON)                  \
+    X(matmul_int2, neon, CPU_NEON)                          \
+    X(matmul_int3, neon, CPU_NEON)                          \
+    X(split_limb3_int4, neon, CPU_NEON)                     \
+    X(split_limb1_int8, neon, CPU_NEON)                     \
+    X(split_limb1_int4, neon, CPU_NEON)                     \
+    X(matmul_limb3_int4, neon, CPU_NEON)                    \
+    X(matmul_limb3_int4_grouped, neon, CPU_NEON)            \
+    X(matmul_limb1_int8, neon, CPU_NEON)                    \
+    X(matmul_limb1_int4, neon, CPU_NEON)                    \
+    X(matmul_limb1_int4_grouped, neon, CPU_NEON)            \
+    X(matmul_transposed_f32, neon, CPU_NEON)                \
+    X(matmul_transposed_int8, neon, CPU_NEON)               \
+    X(matmul_transposed_int4, neon, CPU_NEON)               \
+    X(matmul_transposed_int4_grouped, neon, CPU_NEON)       \
+    X(matmul_transposed_int2, neon, CPU_NEON)               \
+    X(matmul_transposed_int3, neon, CPU_NEON)               \
+    X(unpack_f32, neon, CPU_NEON)                           \
+    X(unpack_int8, neon, CPU_NEON)                          \
+    X(unpack_int4, neon, CPU_NEON)                          \
+    X(unpack_int4_grouped, neon, CPU_NEON)                  \
+    X(unpack_int2, neon, CPU_NEON)                          \
+    X(unpack_int3, neon, CPU_NEON)                          \
+    X(rmsnorm, neon, CPU_NEON)                              \
+    X(layernorm, neon, CPU_NEON)                            \
+    X(rope, neon, CPU_NEON)                                 \
+    X(swiglu, neon, CPU_NEON)                               \
+    X(sigmoid, neon, CPU_NEON)                              \
+    X(add, neon, CPU_NEON)                                  \
+    X(axpy, neon, CPU_NEON)                                 \
+    X(softmax, neon, CPU_NEON)                              \
+    X(gather_dots, neon, CPU_NEON)                          \
+    X(gather_mixes, neon, CPU_NEON)                         \
+    X(index_scores, neon, CPU_NEON)                         \
+    X(select_top, neon, CPU_NEON)                           \
+    X(matmul_limb3_int4, dotprod, CPU_NEON_DOTPROD)         \
+    X(matmul_limb3_int4_grouped, dotprod, CPU_NEON_DOTPROD) \
+    X(matmul_limb1_int8, dotprod, CPU_NEON_DOTPROD)         \
+    X(matmul_limb1_int4, dotprod, CPU_NEON_DOTPROD)         \
+    X(matmul_limb1_int4_grouped, dotprod, CPU_NEON_DOTPROD)
 #else
 #define KERN_LIST_SIMD(X)
 #endif

@@ -5,6 +5,7 @@
  * The reference itself is held to a bound from float64. Kernels made wrong on purpose prove that the check sees.
  *
  *   kern_check_test [--seed N]    the check
+ *   kern_check_test --isa NAME    the check of the kernels for one instruction set
  *   kern_check_test --bench [X]   time, bytes per second and ratio to the reference, for each kernel named like X
  *   kern_check_test --stream      products of one row with weights from memory, against the speed of reading */
 #include "kern/layout_int.h"
@@ -629,9 +630,10 @@ static bool check_select_top(struct check *check, select_top_fn *fn)
 /* The tests */
 
 static uint64_t seed = 20240607;
+static const char *only_isa; /* or all of them */
 
 struct tally {
-    unsigned n_checked, n_skipped, n_failed;
+    unsigned n_checked, n_skipped, n_failed, n_left_out;
 };
 
 static void print_outcome(struct check *check, bool ok, struct tally *tally)
@@ -655,7 +657,9 @@ static void every_kernel_equals_its_reference(void **state)
         if (cpu >> bit & 1) print_message(" %s", cpu_feature_name(bit));
     print_message("\n");
 #define X(op, isa, need)                                                              \
-    if ((cpu & (need)) == (need)) {                                                   \
+    if (only_isa && strcmp(only_isa, #isa) != 0) {                                    \
+        tally.n_left_out++;                                                           \
+    } else if ((cpu & (need)) == (need)) {                                            \
         struct check check;                                                           \
         check_init(&check, seed);                                                     \
         check.name = #op "_" #isa;                                                    \
@@ -668,8 +672,10 @@ static void every_kernel_equals_its_reference(void **state)
     }
     KERN_LIST(X)
 #undef X
-    print_message("%u kernels checked, %u failed, %u skipped\n", tally.n_checked, tally.n_failed, tally.n_skipped);
+    print_message("%u kernels checked, %u failed, %u skipped, %u of other instruction sets left out\n", tally.n_checked,
+                  tally.n_failed, tally.n_skipped, tally.n_left_out);
     assert_int_equal(tally.n_failed, 0);
+    assert_true(tally.n_checked > 0);
 }
 
 static void every_mask_fills_the_table(void **state)
@@ -889,6 +895,7 @@ int main(int argc, char **argv)
     };
     if (argc == 2 && strcmp(argv[1], "--stream") == 0) return stream_bench();
     if (argc >= 2 && strcmp(argv[1], "--bench") == 0) return kern_bench(argc > 2 ? argv[2] : "");
+    if (argc == 3 && strcmp(argv[1], "--isa") == 0) only_isa = argv[2];
     if (argc == 3 && strcmp(argv[1], "--seed") == 0) seed = strtoull(argv[2], NULL, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 #ifndef KERN_AVX2_INT_H
 #define KERN_AVX2_INT_H
-/* What the AVX2 kernels share: the sixteen canonical lanes as two registers, weights unpacked into them, four dot
- * products at once, and the exponential. Only files built with AVX2, FMA and F16C may include this. */
+/* What the AVX2 kernels share, in the words of vector/isa_int.h: the sixteen canonical lanes as two registers, weights
+ * unpacked into them, dot products, and the exponential. Only files built with AVX2, FMA and F16C may include this. */
 #include "kern/exp_int.h"
 #include "kern/lanes_int.h"
 #include "kern/layout_int.h"
@@ -9,13 +9,46 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+typedef __m256 wide;
+enum { WIDE = 8 };
+
+INLINE wide wide_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+
+INLINE wide wide_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+INLINE wide wide_load(const float *x)
+{
+    return _mm256_loadu_ps(x);
+}
+
+INLINE void wide_store(float *x, wide a)
+{
+    _mm256_storeu_ps(x, a);
+}
+
+INLINE wide wide_fma(wide a, wide b, wide sum)
+{
+    return _mm256_fmadd_ps(a, b, sum);
+}
+
 struct lanes {
     __m256 low, high; /* lanes 0..7 and 8..15 */
 };
 
+INLINE struct lanes lanes_set1(float x)
+{
+    return (struct lanes){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+
 INLINE struct lanes lanes_zero(void)
 {
-    return (struct lanes){_mm256_setzero_ps(), _mm256_setzero_ps()};
+    return lanes_set1(0);
 }
 
 INLINE struct lanes lanes_load(const float *x)
@@ -39,16 +72,84 @@ INLINE struct lanes lanes_fma1(struct lanes a, __m256 b, struct lanes sum)
     return (struct lanes){_mm256_fmadd_ps(a.low, b, sum.low), _mm256_fmadd_ps(a.high, b, sum.high)};
 }
 
-INLINE float lanes_fold(struct lanes a)
+INLINE struct lanes lanes_add(struct lanes a, struct lanes b)
 {
-    __m256 eight = _mm256_add_ps(a.low, a.high);
-    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+    return (struct lanes){_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
 }
 
-/* Four folds at once: the same additions, result k from a[k]. */
-INLINE __m128 lanes_fold4(const struct lanes a[4])
+INLINE struct lanes lanes_sub(struct lanes a, struct lanes b)
+{
+    return (struct lanes){_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+
+INLINE struct lanes lanes_mul(struct lanes a, struct lanes b)
+{
+    return (struct lanes){_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+
+INLINE struct lanes lanes_div(struct lanes a, struct lanes b)
+{
+    return (struct lanes){_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+
+INLINE struct lanes lanes_max(struct lanes a, struct lanes b)
+{
+    return (struct lanes){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+
+INLINE struct lanes lanes_negative(struct lanes a)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return (struct lanes){_mm256_xor_ps(a.low, sign), _mm256_xor_ps(a.high, sign)};
+}
+
+/* Eight even elements, then eight odd ones, of sixteen in two registers. */
+INLINE __m256 in_order(__m256 halves)
+{
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(halves), 0xd8));
+}
+
+/* Even elements of thirty-two, and odd ones. */
+INLINE void lanes_load_pairs(struct lanes *even, struct lanes *odd, const float *x)
+{
+    __m256 p0 = _mm256_loadu_ps(x), p1 = _mm256_loadu_ps(x + 8);
+    __m256 p2 = _mm256_loadu_ps(x + 16), p3 = _mm256_loadu_ps(x + 24);
+    *even = (struct lanes){in_order(_mm256_shuffle_ps(p0, p1, 0x88)), in_order(_mm256_shuffle_ps(p2, p3, 0x88))};
+    *odd = (struct lanes){in_order(_mm256_shuffle_ps(p0, p1, 0xdd)), in_order(_mm256_shuffle_ps(p2, p3, 0xdd))};
+}
+
+/* Four dot products at a time. */
+enum { DOTS = 4 };
+typedef __m128 dots;
+
+INLINE dots dots_set1(float x)
+{
+    return _mm_set1_ps(x);
+}
+
+INLINE dots dots_mul(dots a, dots b)
+{
+    return _mm_mul_ps(a, b);
+}
+
+INLINE dots dots_fma(dots a, dots b, dots sum)
+{
+    return _mm_fmadd_ps(a, b, sum);
+}
+
+/* 0 for what is below 0: neither -0 nor a NaN is, and of 0 and them this gives the second. */
+INLINE dots dots_not_below_zero(dots a)
+{
+    return _mm_max_ps(_mm_setzero_ps(), a);
+}
+
+INLINE void dots_store(float *x, dots a)
+{
+    _mm_storeu_ps(x, a);
+}
+
+/* The folds of four. */
+INLINE dots lanes_fold_dots(const struct lanes a[DOTS])
 {
     __m256 a0 = _mm256_add_ps(a[0].low, a[0].high), a1 = _mm256_add_ps(a[1].low, a[1].high);
     __m256 a2 = _mm256_add_ps(a[2].low, a[2].high), a3 = _mm256_add_ps(a[3].low, a[3].high);
@@ -139,6 +240,19 @@ INLINE struct lanes lanes_of_weights(enum layout layout, const unsigned char *ro
     return lanes_zero();
 }
 
+/* Lanes lie in plain order. */
+INLINE struct lanes lanes_ordered(enum layout layout, struct lanes plain)
+{
+    (void)layout;
+    return plain;
+}
+
+INLINE struct lanes lanes_plain(enum layout layout, struct lanes ordered)
+{
+    (void)layout;
+    return ordered;
+}
+
 /* The last columns of a row. Lanes beyond them get 0 from the weights and -0 from the other side: their product -0
  * changes no sum, not even one that is -0 itself. */
 INLINE struct lanes lanes_of_last_weights(enum layout layout, const unsigned char *row, size_t column, size_t count)
@@ -169,8 +283,8 @@ INLINE struct lanes lanes_of_inputs(const float *x, size_t count)
 
 /* Four dot products that share operands: 4 weight rows by 1 input row, or 2 by 2. Product k is of weight row k / n_x
  * and input row k % n_x. A weight is unpacked where its first product needs it, which keeps it in a register. */
-INLINE void lanes_step4(enum layout layout, struct lanes sums[4], const unsigned char *const w[4],
-                        const float *const x[2], size_t n_x, size_t c, size_t count)
+INLINE void lanes_step(enum layout layout, struct lanes sums[DOTS], const unsigned char *const w[DOTS],
+                       const float *const x[2], size_t n_x, size_t c, size_t count)
 {
     struct lanes first = lanes_of_inputs(x[0] + c, count), second = first;
     if (n_x == 2) second = lanes_of_inputs(x[1] + c, count);
@@ -185,13 +299,13 @@ INLINE void lanes_step4(enum layout layout, struct lanes sums[4], const unsigned
 }
 
 /* Adds columns begin .. end-1 to the lanes of the four. begin is a multiple of 16; n_x a constant. */
-INLINE void lanes_dot4(enum layout layout, struct lanes sums[4], const unsigned char *const w[4],
+INLINE void lanes_dots(enum layout layout, struct lanes sums[DOTS], const unsigned char *const w[DOTS],
                        const float *const x[2], size_t n_x, size_t begin, size_t end)
 {
-    struct lanes s[4] = {sums[0], sums[1], sums[2], sums[3]};
+    struct lanes s[DOTS] = {sums[0], sums[1], sums[2], sums[3]};
     size_t c = begin;
-    for (; c + KERN_LANES <= end; c += KERN_LANES) lanes_step4(layout, s, w, x, n_x, c, KERN_LANES);
-    if (c < end) lanes_step4(layout, s, w, x, n_x, c, end - c);
+    for (; c + KERN_LANES <= end; c += KERN_LANES) lanes_step(layout, s, w, x, n_x, c, KERN_LANES);
+    if (c < end) lanes_step(layout, s, w, x, n_x, c, end - c);
     sums[0] = s[0];
     sums[1] = s[1];
     sums[2] = s[2];
@@ -219,6 +333,63 @@ INLINE __m256 exp_avx2(__m256 x)
     __m256i one = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
     __m256i other = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(power, half), bias), 23);
     return _mm256_mul_ps(_mm256_mul_ps(result, _mm256_castsi256_ps(one)), _mm256_castsi256_ps(other));
+}
+
+INLINE struct lanes lanes_exp(struct lanes x)
+{
+    return (struct lanes){exp_avx2(x.low), exp_avx2(x.high)};
+}
+
+/* The sixteen lanes of a sum in double. */
+struct wide_lanes {
+    __m256d d0, d1, d2, d3;
+};
+
+INLINE struct wide_lanes wide_lanes_zero(void)
+{
+    __m256d zero = _mm256_setzero_pd();
+    return (struct wide_lanes){zero, zero, zero, zero};
+}
+
+INLINE struct wide_lanes wide_lanes_of(struct lanes a)
+{
+    return (struct wide_lanes){
+        _mm256_cvtps_pd(_mm256_castps256_ps128(a.low)), _mm256_cvtps_pd(_mm256_extractf128_ps(a.low, 1)),
+        _mm256_cvtps_pd(_mm256_castps256_ps128(a.high)), _mm256_cvtps_pd(_mm256_extractf128_ps(a.high, 1))};
+}
+
+/* Rounded to f32. */
+INLINE struct lanes wide_lanes_narrow(struct wide_lanes a)
+{
+    return (struct lanes){_mm256_set_m128(_mm256_cvtpd_ps(a.d1), _mm256_cvtpd_ps(a.d0)),
+                          _mm256_set_m128(_mm256_cvtpd_ps(a.d3), _mm256_cvtpd_ps(a.d2))};
+}
+
+INLINE struct wide_lanes wide_lanes_square(struct wide_lanes a, struct wide_lanes sum)
+{
+    return (struct wide_lanes){_mm256_fmadd_pd(a.d0, a.d0, sum.d0), _mm256_fmadd_pd(a.d1, a.d1, sum.d1),
+                               _mm256_fmadd_pd(a.d2, a.d2, sum.d2), _mm256_fmadd_pd(a.d3, a.d3, sum.d3)};
+}
+
+INLINE struct wide_lanes wide_lanes_add(struct wide_lanes a, struct wide_lanes b)
+{
+    return (struct wide_lanes){_mm256_add_pd(a.d0, b.d0), _mm256_add_pd(a.d1, b.d1), _mm256_add_pd(a.d2, b.d2),
+                               _mm256_add_pd(a.d3, b.d3)};
+}
+
+INLINE struct wide_lanes wide_lanes_minus(struct wide_lanes a, double b)
+{
+    __m256d all = _mm256_set1_pd(b);
+    return (struct wide_lanes){_mm256_sub_pd(a.d0, all), _mm256_sub_pd(a.d1, all), _mm256_sub_pd(a.d2, all),
+                               _mm256_sub_pd(a.d3, all)};
+}
+
+INLINE void wide_lanes_store(double lanes[KERN_LANES], struct wide_lanes a)
+{
+    _mm256_storeu_pd(lanes, a.d0);
+    _mm256_storeu_pd(lanes + 4, a.d1);
+    _mm256_storeu_pd(lanes + 8, a.d2);
+    _mm256_storeu_pd(lanes + 12, a.d3);
 }
 
 #endif

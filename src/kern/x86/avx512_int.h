@@ -1,7 +1,7 @@
 #ifndef KERN_AVX512_INT_H
 #define KERN_AVX512_INT_H
-/* What the AVX-512 kernels share: the sixteen canonical lanes in one register. Only files built with AVX-512 F, BW, DQ
- * and VL may include this.
+/* What the AVX-512 kernels share, in the words of vector/isa_int.h: the sixteen canonical lanes in one register. Only
+ * files built with AVX-512 F, BW, DQ and VL may include this.
  *
  * Register order. Lanes of int4 weights lie in a register as 0 8 1 9 2 10 ... 7 15: that is how eight bytes, repeated
  * along the register, come apart with one shift per element. Inputs are brought into that order once and serve eight
@@ -13,6 +13,68 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+typedef __m512 wide;
+enum { WIDE = 16 };
+
+INLINE wide wide_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+INLINE wide wide_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+INLINE wide wide_load(const float *x)
+{
+    return _mm512_loadu_ps(x);
+}
+
+INLINE void wide_store(float *x, wide a)
+{
+    _mm512_storeu_ps(x, a);
+}
+
+INLINE wide wide_fma(wide a, wide b, wide sum)
+{
+    return _mm512_fmadd_ps(a, b, sum);
+}
+
+struct lanes {
+    __m512 all;
+};
+
+INLINE struct lanes lanes_zero(void)
+{
+    return (struct lanes){_mm512_setzero_ps()};
+}
+
+INLINE struct lanes lanes_set1(float x)
+{
+    return (struct lanes){_mm512_set1_ps(x)};
+}
+
+INLINE struct lanes lanes_load(const float *x)
+{
+    return (struct lanes){_mm512_loadu_ps(x)};
+}
+
+INLINE void lanes_store(float *x, struct lanes a)
+{
+    _mm512_storeu_ps(x, a.all);
+}
+
+INLINE struct lanes lanes_mul(struct lanes a, struct lanes b)
+{
+    return (struct lanes){_mm512_mul_ps(a.all, b.all)};
+}
+
+INLINE struct lanes lanes_fma1(struct lanes a, wide b, struct lanes sum)
+{
+    return (struct lanes){_mm512_fmadd_ps(a.all, b, sum.all)};
+}
+
 INLINE __m512 to_register_order(enum layout layout, __m512 plain)
 {
     if (layout != LAYOUT_INT4) return plain;
@@ -23,6 +85,16 @@ INLINE __m512 to_plain_order(enum layout layout, __m512 ordered)
 {
     if (layout != LAYOUT_INT4) return ordered;
     return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15), ordered);
+}
+
+INLINE struct lanes lanes_ordered(enum layout layout, struct lanes plain)
+{
+    return (struct lanes){to_register_order(layout, plain.all)};
+}
+
+INLINE struct lanes lanes_plain(enum layout layout, struct lanes ordered)
+{
+    return (struct lanes){to_plain_order(layout, ordered.all)};
 }
 
 /* A permutation looks at the low four bits of each index only, so the nibble needs no mask, and what it fetches is the
@@ -85,6 +157,11 @@ INLINE __m512 weights_at(enum layout layout, const unsigned char *row, size_t c,
     return _mm512_setzero_ps();
 }
 
+INLINE struct lanes lanes_of_weights(enum layout layout, const unsigned char *row, size_t column)
+{
+    return (struct lanes){weights_at(layout, row, column, KERN_LANES)};
+}
+
 INLINE __m512 inputs_at(enum layout layout, const float *x, size_t count)
 {
     if (count == KERN_LANES) return to_register_order(layout, _mm512_loadu_ps(x));
@@ -136,22 +213,33 @@ INLINE void step_eight(enum layout layout, __m512 s[8], const unsigned char *con
     s[7] = _mm512_fmadd_ps(weights, second, s[7]);
 }
 
-/* Adds columns begin .. end-1 to the eight, which are in register order. begin is a multiple of 16, n_x a constant. */
-INLINE void dot_eight(enum layout layout, __m512 sums[8], const unsigned char *const w[8], const float *const x[2],
-                      size_t n_x, size_t begin, size_t end)
+/* Eight dot products at a time. */
+enum { DOTS = 8 };
+typedef __m256 dots;
+
+INLINE void dots_store(float *x, dots a)
 {
-    __m512 s[8] = {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7]};
+    _mm256_storeu_ps(x, a);
+}
+
+/* Adds columns begin .. end-1 to the eight, which are in register order. begin is a multiple of 16, n_x a constant. */
+INLINE void lanes_dots(enum layout layout, struct lanes sums[DOTS], const unsigned char *const w[DOTS],
+                       const float *const x[2], size_t n_x, size_t begin, size_t end)
+{
+    __m512 s[DOTS] = {sums[0].all, sums[1].all, sums[2].all, sums[3].all,
+                      sums[4].all, sums[5].all, sums[6].all, sums[7].all};
     size_t c = begin;
     for (; c + KERN_LANES <= end; c += KERN_LANES) step_eight(layout, s, w, x, n_x, c, KERN_LANES);
     if (c < end) step_eight(layout, s, w, x, n_x, c, end - c);
-    sums[0] = s[0], sums[1] = s[1], sums[2] = s[2], sums[3] = s[3];
-    sums[4] = s[4], sums[5] = s[5], sums[6] = s[6], sums[7] = s[7];
+    sums[0].all = s[0], sums[1].all = s[1], sums[2].all = s[2], sums[3].all = s[3];
+    sums[4].all = s[4], sums[5].all = s[5], sums[6].all = s[6], sums[7].all = s[7];
 }
 
-#define EIGHT_ZEROS                                                                                              \
-    {                                                                                                            \
-        _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), \
-            _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()                                        \
-    }
+/* The folds of eight, in plain order. */
+INLINE dots lanes_fold_dots(const struct lanes a[DOTS])
+{
+    const __m512 s[DOTS] = {a[0].all, a[1].all, a[2].all, a[3].all, a[4].all, a[5].all, a[6].all, a[7].all};
+    return fold_eight(s);
+}
 
 #endif

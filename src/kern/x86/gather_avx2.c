@@ -20,8 +20,8 @@ INLINE __m128 dots_2x2(const float *const q[2], const float *const rows[2], size
     struct lanes sums[4] = {lanes_zero(), lanes_zero(), lanes_zero(), lanes_zero()};
     const unsigned char *w[4] = {(const unsigned char *)(const void *)rows[0],
                                  (const unsigned char *)(const void *)rows[1]};
-    lanes_dot4(LAYOUT_F32, sums, w, q, 2, 0, dim);
-    return lanes_fold4(sums);
+    lanes_dots(LAYOUT_F32, sums, w, q, 2, 0, dim);
+    return lanes_fold_dots(sums);
 }
 
 #define EACH(M, half) M(0, 0, half) M(0, 1, half) M(1, 0, half) M(1, 1, half) M(2, 0, half) M(2, 1, half)
@@ -70,8 +70,8 @@ INLINE void dots_3x2(float out[DOTS_QUERIES][DOTS_ROWS], const float *const q[DO
 #undef STEP
     const struct lanes first[4] = {{s00low, s00high}, {s01low, s01high}, {s10low, s10high}, {s11low, s11high}};
     const struct lanes second[4] = {{s20low, s20high}, {s21low, s21high}, {s20low, s20high}, {s21low, s21high}};
-    _mm_storeu_ps(out[0], _mm_mul_ps(lanes_fold4(first), _mm_set1_ps(scale)));
-    _mm_storel_pi((__m64 *)(void *)out[2], _mm_mul_ps(lanes_fold4(second), _mm_set1_ps(scale)));
+    _mm_storeu_ps(out[0], _mm_mul_ps(lanes_fold_dots(first), _mm_set1_ps(scale)));
+    _mm_storel_pi((__m64 *)(void *)out[2], _mm_mul_ps(lanes_fold_dots(second), _mm_set1_ps(scale)));
 }
 
 /* Queries q, as far as n_q goes, by rows t and t + 1, if there is one. */

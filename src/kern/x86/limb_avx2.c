@@ -1,3 +1,3 @@
-#include "kern/x86/limb_avx2_int.h"
+#include "kern/vector/limb_matmul_int.h"
 
 DEFINE_LIMB_MATMULS(avx2)

@@ -1,17 +1,11 @@
 #ifndef KERN_LIMB_AVX2_INT_H
 #define KERN_LIMB_AVX2_INT_H
 /* Products of split inputs with registers of 32 bytes, which hold eight of the sixteen lanes, called a half: two of the
- * four stretches of a block of int4 weights. One body for two instruction sets, which differ in how bytes are
+ * four stretches of a block of int4 weights. Half the weights of an output are unpacked and meet all rows of the tile,
+ * whose limbs come from the first cache level. One body for two instruction sets, which differ in how bytes are
  * multiplied and added in fours. */
-#include "kern/x86/avx2_int.h"
-#include "kern/x86/limb_operands_int.h"
-#include "kern/x86/unroll_int.h"
-
-/* Tiles of eight outputs by up to ROWS rows of inputs, block by block: half the weights of an output are unpacked and
- * meet all rows of the tile, whose limbs come from the first cache level. The sums of a tile are in memory, where
- * adding to one costs less than what it would push out of the registers. Two tiles of rows are taken through all
- * outputs before the next: their limbs stay in the second level. */
-enum { OUTS = 8, ROWS = 8, ROWS_AT_ONCE = 2 * ROWS };
+#include "kern/unroll_int.h"
+#include "kern/vector/limb_operands_int.h"
 
 INLINE __m256i load(const unsigned char *at)
 {
@@ -119,13 +113,6 @@ INLINE __m256 weight_scales(const float *scales, const size_t at[2])
     return _mm256_blend_ps(_mm256_broadcast_ss(scales + at[0]), _mm256_broadcast_ss(scales + at[1]), 0xf0);
 }
 
-struct tile {
-    struct lanes sums[ROWS][OUTS];
-    const unsigned char *w[OUTS];
-    const float *scales[OUTS];
-    size_t at, distance; /* of the current block in rows of weights, and how far ahead to ask for them */
-};
-
 INLINE void add_half(struct limbs l, const struct limb_operands *m, struct tile *t, size_t k, const unsigned char *w,
                      const unsigned char *block, size_t n_x, size_t half, const size_t scales_at[2])
 {
@@ -155,52 +142,6 @@ INLINE void add_block(struct limbs l, const struct limb_operands *m, struct tile
         prefetch_block(l.layout, w, t->distance);
         add_half(l, m, t, k, w, block, n_x, 0, at);
         add_half(l, m, t, k, w, block, n_x, 1, at + 2);
-    }
-}
-
-/* Rows row .. row + n_x - 1 by the outputs from o on. */
-INLINE void run_tile(struct limbs l, const struct limb_operands *m, size_t row, size_t n_x, size_t o)
-{
-    struct tile t;
-    size_t bytes = layout_row_bytes(l.layout, KERN_SPLIT_COLUMNS), left = m->n_in;
-    const unsigned char *block = m->split + row * m->split_stride;
-    t.at = 0;
-    t.distance = prefetch_distance(m->row_bytes, OUTS);
-    memset(t.sums, 0, n_x * sizeof t.sums[0]);
-    for (size_t k = 0; k < OUTS; k++) {
-        t.w[k] = weights_of_output(m, o + k);
-        t.scales[k] = scales_of_output(m, o + k);
-    }
-    for (; left >= KERN_SPLIT_COLUMNS; left -= KERN_SPLIT_COLUMNS, block += limbs_block_bytes(l)) {
-        add_block(l, m, &t, block, n_x, m->n_in - left);
-        t.at += bytes;
-    }
-    if (left > 0) { /* the limbs beyond the end are 0, whatever they meet */
-        unsigned char last[OUTS][KERN_SPLIT_COLUMNS];
-        memset(last, 0, sizeof last);
-        for (size_t k = 0; k < OUTS; k++) t.w[k] = memcpy(last[k], t.w[k] + t.at, layout_row_bytes(l.layout, left));
-        t.at = 0;
-        add_block(l, m, &t, block, n_x, m->n_in - left);
-    }
-    size_t n_outs = m->n_out - o < OUTS ? m->n_out - o : OUTS;
-    for (size_t r = 0; r < n_x; r++) {
-        float values[OUTS];
-        _mm_storeu_ps(values, lanes_fold4(t.sums[r]));
-        _mm_storeu_ps(values + 4, lanes_fold4(t.sums[r] + 4));
-        for (size_t k = 0; k < n_outs; k++)
-            m->y[(row + r) * m->y_stride + o + k] = m->is_grouped ? values[k] : values[k] * m->scales[o + k];
-    }
-}
-
-INLINE void limb_matmul(struct limbs l, struct limb_operands m, size_t n_rows)
-{
-    for (size_t o = 0; n_rows == 1 && o < m.n_out; o += OUTS) run_tile(l, &m, 0, 1, o); /* without a loop over rows */
-    for (size_t begin = 0; n_rows > 1 && begin < n_rows; begin += ROWS_AT_ONCE) {
-        size_t n = n_rows - begin < ROWS_AT_ONCE ? n_rows - begin : ROWS_AT_ONCE;
-        for (size_t o = 0; o < m.n_out; o += OUTS) {
-            run_tile(l, &m, begin, n <= ROWS ? n : (n + 1) / 2, o);
-            if (n > ROWS) run_tile(l, &m, begin + (n + 1) / 2, n / 2, o);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 #include "kern/limb_int.h"
 #include "kern/list_int.h"
 #include "kern/x86/avx2_int.h"
-#include "kern/x86/unroll_int.h"
+#include "kern/unroll_int.h"
 
 /* Two lanes at a time, called a pair: a register of eight floats is what one register of a limb has of them. What there
  * is one of per lane lies in each half register four times. */

@@ -1,0 +1,3 @@
+#include "kern/vector/float_int.h"
+
+DEFINE_FLOATS(neon)

@@ -1,0 +1,3 @@
+#include "kern/vector/limb_matmul_int.h"
+
+DEFINE_LIMB_MATMULS(neon)

@@ -1,0 +1,3 @@
+#include "kern/vector/matmul_int.h"
+
+DEFINE_MATMULS(neon)

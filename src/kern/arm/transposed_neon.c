@@ -1,0 +1,4 @@
+#include "kern/vector/transposed_int.h"
+
+DEFINE_TRANSPOSEDS(neon)
+DEFINE_UNPACKS(neon)
