@@ -4,10 +4,13 @@
 #include "base/utf8.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <assert.h>
 #include <string.h>
 
 const struct json_rules json_rules_request = {.kind = ERR_USER, .bytes_max = 16 << 20, .values_max = 1000000};
 const struct json_rules json_rules_file = {.kind = ERR_DATA, .bytes_max = 16 << 20, .values_max = 1000000};
+
+static_assert(JSON_DOC_DEPTH_MAX == 128, "the message says how many");
 
 struct reader {
     const struct json_rules *rules;
@@ -232,7 +235,7 @@ static bool parse_container(struct reader *r, struct json_object **out)
 {
     bool is_object = r->text[r->at] == '{';
     char closing = is_object ? '}' : ']';
-    if (r->depth == JSON_DOC_DEPTH_MAX) return wrong(r, r->at, "more than 64 levels of nesting");
+    if (r->depth == JSON_DOC_DEPTH_MAX) return wrong(r, r->at, "more than 128 levels of nesting");
     r->at++;
     r->depth++;
     struct json_object *container = is_object ? json_object_new_object() : json_object_new_array();

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 enum {
-    JSON_DOC_DEPTH_MAX = 64,
+    JSON_DOC_DEPTH_MAX = 128,
     JSON_DIGITS_MAX = 4300, /* of one number, as in Python */
 };
 

@@ -150,15 +150,15 @@ static void what_is_not_json_is_refused_at_its_byte(void **state)
 static void limits_hold(void **state)
 {
     (void)state;
-    char deep[2 * 65];
+    char deep[2 * (JSON_DOC_DEPTH_MAX + 1)];
     struct json_object *doc = NULL;
     struct err err = {0};
-    memset(deep, '[', 65);
-    memset(deep + 65, ']', 65);
-    assert_true(parse(&doc, deep + 1, 128, &err));
+    memset(deep, '[', sizeof deep / 2);
+    memset(deep + sizeof deep / 2, ']', sizeof deep / 2);
+    assert_true(parse(&doc, deep + 1, sizeof deep - 2, &err));
     json_object_put(doc);
-    assert_false(parse(&doc, deep, 130, &err));
-    assert_string_equal(err.text, "text: byte 64: more than 64 levels of nesting");
+    assert_false(parse(&doc, deep, sizeof deep, &err));
+    assert_string_equal(err.text, "text: byte 128: more than 128 levels of nesting");
 
     struct json_rules rules = {.kind = ERR_DATA, .bytes_max = 10, .values_max = 4};
     assert_true(json_doc_parse(&doc, &heap, &rules, "file", "[1,2,3]   ", 10, &err));
