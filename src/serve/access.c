@@ -48,18 +48,28 @@ static bool host_part(char out[256], const char *text)
     return true;
 }
 
-/* A name can be made to point here by whoever owns it; an address cannot. */
-static bool is_address(const char *host)
+/* Behind a wildcard this machine answers by any of its addresses. A name can be made to point here by whoever owns it;
+ * an address cannot. */
+static bool is_address_of_any(const struct access_rules *rules, const char *host)
 {
     unsigned char bytes[16];
-    return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
+    bool is_any = strcmp(rules->bound_host, "0.0.0.0") == 0 || strcmp(rules->bound_host, "::") == 0;
+    return is_any && (inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1);
+}
+
+static bool is_our_name(const struct access_rules *rules, const char *host)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "::1"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcasecmp(host, names[i]) == 0) return true;
+    return strcasecmp(host, rules->bound_host) == 0;
 }
 
 static bool host_is_known(const struct access_rules *rules, const char *header)
 {
     char host[256];
     if (!host_part(host, header)) return false;
-    if (is_address(host) || strcasecmp(host, "localhost") == 0 || strcasecmp(host, rules->bound_host) == 0) return true;
+    if (is_our_name(rules, host) || is_address_of_any(rules, host)) return true;
     for (size_t i = 0; i < rules->n_hosts; i++)
         if (strcasecmp(host, rules->hosts[i]) == 0) return true;
     return false;

@@ -480,6 +480,29 @@ static void see_log(void *context, const char *format, va_list args)
     server->settings.handler.log(server->settings.handler.context, line);
 }
 
+static int digit(char c)
+{
+    const char *at = c ? strchr("0123456789abcdefABCDEF", c) : NULL;
+    int n = at ? (int)(at - "0123456789abcdefABCDEF") : -1;
+    return n > 15 ? n - 6 : n;
+}
+
+/* Paths are texts that end at their first NUL, so an escaped one stays as it is; as does what is no escape. */
+static size_t unescape(void *context, struct MHD_Connection *connection, char *text)
+{
+    char *out = text;
+    (void)context;
+    (void)connection;
+    for (const char *in = text; *in; in++) {
+        int high = *in == '%' ? digit(in[1]) : -1, low = high >= 0 ? digit(in[2]) : -1;
+        bool is_escape = low >= 0 && high + low > 0;
+        *out++ = is_escape ? (char)(16 * high + low) : *in;
+        if (is_escape) in += 2;
+    }
+    *out = 0;
+    return (size_t)(out - text);
+}
+
 static bool bind_to(struct httpd_server *server, const struct addrinfo *at, struct err *err)
 {
     char name[64], port[16];
@@ -528,8 +551,9 @@ static bool start_daemon(struct httpd_server *server, struct err *err)
                                       MHD_OPTION_PER_IP_CONNECTION_LIMIT, s->n_per_address_max, /* */
                                       MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,   /* */
                                       MHD_OPTION_CONNECTION_TIMEOUT, s->silence_s,              /* */
-                                      MHD_OPTION_STRICT_FOR_CLIENT, 1,                          /* */
-                                      MHD_OPTION_NOTIFY_COMPLETED, see_over, server,            /* */
+                                      MHD_OPTION_STRICT_FOR_CLIENT, 0, /* a missing Host is ours to refuse */
+                                      MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,  /* */
+                                      MHD_OPTION_NOTIFY_COMPLETED, see_over, server, /* */
                                       MHD_OPTION_NOTIFY_CONNECTION, see_connection, server, MHD_OPTION_END);
     if (!server->daemon) return err_set(err, ERR_FAILED, "the HTTP server does not start: %s", strerror(errno));
     server->listen_fd = -1; /* the daemon's */
