@@ -74,8 +74,9 @@ static double share_of_floor(const struct passes *p, const struct pass_figures *
 static void print_text(const struct passes *p)
 {
     FILE *out = p->context->out;
-    fprintf(out, "memory is read at %.1f GB/s by %u threads; medians of %" PRIu64 " interleaved runs\n",
-            p->result.read_bytes_per_s / 1e9, engine_settings_of(p->engine)->n_threads, p->context->settings->runs);
+    fprintf(out, "memory is read at %.1f GB/s by %u threads; %s; medians of %" PRIu64 " interleaved runs\n",
+            p->result.read_bytes_per_s / 1e9, engine_settings_of(p->engine)->n_threads,
+            numerics_name(engine_settings_of(p->engine)->numerics), p->context->settings->runs);
     for (size_t i = 0; i < p->sizes.n; i++) {
         const struct pass_figures *f = &p->result.figures[i];
         const struct pass_shape *shape = &p->shapes[i];
@@ -112,11 +113,12 @@ static bool print_json(const struct passes *p, struct err *err)
 {
     struct buf json;
     buf_init(&json, p->context->alloc, JSON_BYTES_MAX);
-    bool ok = buf_printf(&json, err,
-                         "{\"part\":\"%s\",\"threads\":%u,\"runs\":%" PRIu64 ",\"read_bytes_per_s\":%.0f,"
-                         "\"shapes\":[",
-                         p->is_prompt ? "prefill" : "decode", engine_settings_of(p->engine)->n_threads,
-                         p->context->settings->runs, p->result.read_bytes_per_s);
+    bool ok =
+        buf_printf(&json, err,
+                   "{\"part\":\"%s\",\"numerics\":\"%s\",\"threads\":%u,\"runs\":%" PRIu64
+                   ",\"read_bytes_per_s\":%.0f,\"shapes\":[",
+                   p->is_prompt ? "prefill" : "decode", numerics_name(engine_settings_of(p->engine)->numerics),
+                   engine_settings_of(p->engine)->n_threads, p->context->settings->runs, p->result.read_bytes_per_s);
     for (size_t i = 0; ok && i < p->sizes.n; i++) ok = add_shape(&json, p, i, err);
     ok = ok && buf_add_text(&json, "]}", err);
     if (ok) fprintf(p->context->out, "%s\n", json.data);

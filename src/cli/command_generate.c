@@ -198,6 +198,7 @@ static bool add_json_residency(struct buf *out, struct engine *engine, struct er
 static bool print_json(const struct generating *g, struct err *err)
 {
     const struct dialogue_result *r = dialogue_result(g->dialogue);
+    const struct engine_settings *s = engine_settings_of(g->engine);
     struct buf out;
     buf_init(&out, g->context->alloc, 4 * TEXT_BYTES_MAX);
     bool ok = buf_printf(&out, err, "{\"ids\":[%s]", g->ids.data ? g->ids.data : "");
@@ -206,12 +207,13 @@ static bool print_json(const struct generating *g, struct err *err)
     ok = ok &&
          buf_printf(&out, err,
                     ",\"finish_reason\":\"%s\",\"usage\":{\"prompt_tokens\":%" PRIu32 ",\"completion_tokens\":%" PRIu32
-                    ",\"reasoning_tokens\":%" PRIu32
-                    "},\"timings\":{\"prefill_seconds\":%.6f,\"prefill_tokens_per_second\":%.6g,"
+                    ",\"reasoning_tokens\":%" PRIu32 "},\"numerics\":\"%s\",\"kv\":\"%s\",\"timings\":{\"prefill_"
+                    "seconds\":%.6f,\"prefill_tokens_per_second\":%.6g,"
                     "\"decode_seconds\":%.6f,\"decode_tokens_per_second\":%.6g},\"peak_memory_bytes\":%" PRIu64,
                     stop_reason_name(r->reason), r->n_prompt, r->n_generated, r->n_reasoning,
-                    (double)r->prefill_ns / 1e9, answer_print_rate(r->n_prompt, r->prefill_ns),
-                    (double)r->decode_ns / 1e9, answer_print_rate(r->n_generated, r->decode_ns), peak_memory_bytes());
+                    numerics_name(s->numerics), kv_codec_of(s->kv_storage)->name, (double)r->prefill_ns / 1e9,
+                    answer_print_rate(r->n_prompt, r->prefill_ns), (double)r->decode_ns / 1e9,
+                    answer_print_rate(r->n_generated, r->decode_ns), peak_memory_bytes());
     ok = ok && add_json_residency(&out, g->engine, err) && buf_add_text(&out, "}\n", err);
     if (ok) fwrite(out.data, 1, out.bytes, g->context->out);
     buf_fini(&out);

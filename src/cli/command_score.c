@@ -83,13 +83,17 @@ static bool close_outputs(struct scoring *s, struct err *err)
 static void print_result(const struct scoring *s, const struct score_result *r)
 {
     FILE *out = s->context->out;
+    const struct engine_settings *engine = engine_settings_of(s->engine);
+    const char *numerics = numerics_name(engine->numerics), *kv = kv_codec_of(engine->kv_storage)->name;
     if (s->context->settings->json)
         fprintf(out,
-                "{\"tokens\":%zu,\"scored\":%zu,\"logprob\":%.9g,\"perplexity\":%.9g,\"logprobs\":[%s],\"top\":[%s]}\n",
-                s->tokens.n, r->n_scored, r->logprob_sum, r->perplexity, s->logprobs.data, s->top.data);
+                "{\"tokens\":%zu,\"scored\":%zu,\"logprob\":%.9g,\"perplexity\":%.9g,\"numerics\":\"%s\",\"kv\":\"%s\","
+                "\"logprobs\":[%s],\"top\":[%s]}\n",
+                s->tokens.n, r->n_scored, r->logprob_sum, r->perplexity, numerics, kv, s->logprobs.data, s->top.data);
     else
-        fprintf(out, "%zu tokens scored, log-probability %.6f, perplexity %.6f\n", r->n_scored, r->logprob_sum,
-                r->perplexity);
+        fprintf(out, "%zu tokens scored, log-probability %.6f, perplexity %.6f%s%s%s%s\n", r->n_scored, r->logprob_sum,
+                r->perplexity, engine->numerics ? ", numerics " : "", engine->numerics ? numerics : "",
+                engine->kv_storage ? ", kv " : "", engine->kv_storage ? kv : "");
 }
 
 static bool encode_file(struct scoring *s, const struct text_model *model, struct err *err)

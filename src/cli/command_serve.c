@@ -139,14 +139,17 @@ static void make_name(struct serving *s)
     snprintf(s->name, sizeof s->name, "%.*s", (int)(end - start), path + start);
 }
 
-/* Of everything that alters answers: the program, the kernels, the model, and how its state is kept. */
+/* Of everything that alters answers: the program, the kernels, the model, its numerics, and how its state is kept. What
+ * is not the default of the last two is named behind the hash. */
 static void make_fingerprint(struct serving *s, const struct engine_settings *engine)
 {
+    const char *numerics = numerics_name(engine->numerics), *kv = kv_codec_of(engine->kv_storage)->name;
+    bool is_exact = engine->numerics == NUMERICS_EXACT, is_f32 = engine->kv_storage == KV_STORAGE_F32;
     char text[512];
-    int n = snprintf(text, sizeof text, "%s %08" PRIx32 " %s %u %g %016" PRIx64, version_text(), engine->cpu_mask,
-                     s->name, (unsigned)engine->kv_storage, (double)engine->latent_norm_eps,
-                     XXH3_64bits(&s->config, sizeof s->config));
-    snprintf(s->fingerprint, sizeof s->fingerprint, "weir-%016" PRIx64, XXH3_64bits(text, (size_t)n));
+    int n = snprintf(text, sizeof text, "%s %08" PRIx32 " %s %s %s %g %016" PRIx64, version_text(), engine->cpu_mask,
+                     s->name, numerics, kv, (double)engine->latent_norm_eps, XXH3_64bits(&s->config, sizeof s->config));
+    snprintf(s->fingerprint, sizeof s->fingerprint, "weir-%016" PRIx64 "%s%s%s%s", XXH3_64bits(text, (size_t)n),
+             is_exact ? "" : "-", is_exact ? "" : numerics, is_f32 ? "" : "-", is_f32 ? "" : kv);
 }
 
 static bool start_service(struct serving *s, struct err *err)
@@ -190,6 +193,8 @@ static bool start_server(struct serving *s, struct err *err)
         .service = s->service,
         .model_name = s->name,
         .fingerprint = s->fingerprint,
+        .numerics = numerics_name((enum numerics)settings->numerics),
+        .kv = kv_codec_of((enum kv_storage)settings->kv)->name,
         .sampling = &s->answers.sampling,
         .chat = s->answers.chat,
         .context_tokens = (uint32_t)settings->context_length,

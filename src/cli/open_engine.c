@@ -61,6 +61,7 @@ bool engine_settings_from(struct engine_settings *out, const struct command_cont
     if (s->policy) out->streamed.policy = s->policy;
     out->context_tokens = (uint32_t)s->context_length;
     out->latent_norm_eps = (float)s->latent_norm_eps; /* NAN: as the model says */
+    out->numerics = (enum numerics)s->numerics;
     out->kv_storage = (enum kv_storage)s->kv;
     out->streamed.direct = (enum direct_choice)s->direct_io;
     out->streamed.prefetch = s->prefetch == 1;

@@ -1,7 +1,7 @@
 #include "base/assert.h"
 #include "cli/selftest.h"
 #include "run/session.h"
-#include "run/state_file.h"
+#include "run/state_identity.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -92,17 +92,10 @@ bool selftest_reread(uint64_t *digest, struct alloc *alloc, const struct selftes
     return ok;
 }
 
-static struct state_identity identity_of(const struct engine *engine)
-{
-    struct state_identity identity = {.numerics = 0};
-    memcpy(identity.model, engine_inventory(engine)->catalogue->identity, sizeof identity.model);
-    return identity;
-}
-
 static bool save(struct session *session, const struct transcript *so_far, uint32_t n_answered, const char *path,
                  struct err *err)
 {
-    const struct state_identity identity = identity_of(session->engine);
+    const struct state_identity identity = state_identity_of(session->engine);
     uint32_t ids[HELD_MAX], n = SELFTEST_PROMPT + n_answered;
     for (uint32_t i = 0; i < n; i++)
         ids[i] = i < SELFTEST_PROMPT ? selftest_prompt(i) : so_far->ids[i - SELFTEST_PROMPT];
@@ -193,7 +186,7 @@ static bool check_restored_ids(const struct token_list *ids, struct err *err)
 static bool restore(struct session *session, struct transcript *out, uint32_t *n_answered, const char *path,
                     struct err *err)
 {
-    const struct state_identity identity = identity_of(session->engine);
+    const struct state_identity identity = state_identity_of(session->engine);
     struct alloc *alloc = engine_alloc(session->engine);
     struct token_list ids;
     bool is_torn = false;

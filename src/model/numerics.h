@@ -7,4 +7,7 @@ enum numerics {
     NUMERICS_INT8,  /* inputs of int8 and int4 weights are rounded to 8 bits, with a scale for every 16 of them */
 };
 
+/* What people call it: as --numerics does. */
+const char *numerics_name(enum numerics numerics);
+
 #endif

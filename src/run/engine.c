@@ -148,6 +148,7 @@ static bool make_forward(struct engine *e, struct err *err)
                                             .logit_rows_max = s->logit_rows,
                                             .positions_max = s->context_tokens,
                                             .kv_storage = s->kv_storage,
+                                            .numerics = s->numerics,
                                             .kv_blocks_max = e->plan.kv_blocks + e->plan.prompt_cache_blocks,
                                             .foresees = e->streamed && s->streamed.prefetch};
     if (!forward_new(&e->forward, e->alloc, &e->config, weights, &kern, e->team, &options, err)) return false;

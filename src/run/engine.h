@@ -19,7 +19,8 @@ struct engine_settings {
     uint32_t pass_rows;      /* rows of a prompt in one pass; 0: as many as memory allows sensibly */
     uint32_t logit_rows;     /* rows of one pass whose logits may be asked for; at least those of all drafts */
     struct draft_choice drafts;
-    float latent_norm_eps; /* NAN: what the model says */
+    float latent_norm_eps;  /* NAN: what the model says */
+    enum numerics numerics; /* anything but exact changes answers */
     enum kv_storage kv_storage;
 
     uint64_t ram_budget_bytes;         /* PLAN_AUTO: what this machine has to give, less a reserve */

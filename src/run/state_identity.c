@@ -5,7 +5,7 @@
 
 struct state_identity state_identity_of(const struct engine *engine)
 {
-    struct state_identity identity = {.numerics = NUMERICS_EXACT};
+    struct state_identity identity = {.numerics = engine_settings_of(engine)->numerics};
     float eps = engine_settings_of(engine)->latent_norm_eps;
     uint8_t bytes[sizeof eps];
     memcpy(identity.model, engine_inventory(engine)->catalogue->identity, sizeof identity.model);

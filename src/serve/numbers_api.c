@@ -152,6 +152,8 @@ void small_stats(struct server *server, struct worker *worker, struct httpd_exch
     jot_open(&json);
     jot_put_words(&json, "model", server->settings.model_name);
     jot_put_words(&json, "build", server->settings.fingerprint);
+    jot_put_words(&json, "numerics", server->settings.numerics);
+    jot_put_words(&json, "kv", server->settings.kv);
     jot_put_real(&json, "uptime_seconds", n.uptime_s);
     put_requests(&json, server, &n);
     put_tokens(&json, server, &n);

@@ -26,6 +26,7 @@ struct server_settings {
     struct service *service;
     const char *model_name;          /* what /v1/models lists */
     const char *fingerprint;         /* of everything that alters answers */
+    const char *numerics, *kv;       /* named in /stats */
     const struct sampling *sampling; /* complete: what a request does not say */
     struct chat_options chat;
     uint32_t context_tokens;

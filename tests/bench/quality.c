@@ -1,4 +1,5 @@
 /* usage: quality MODEL...
+ * MODEL is a folder; with @int8 behind it, it is run with those numerics.
  * How well models of the demo's family do on its held-out documents (tests/fixtures/demo): one table in Markdown, with
  * a column for each folder. It takes a minute or two for each. docs/QUALITY.md says what the rows mean. */
 #include "fmt/json_doc.h"
@@ -32,7 +33,9 @@ struct share {
 };
 
 struct column {
-    const char *dir;
+    const char *name;
+    char dir[1024];
+    enum numerics numerics;
     struct loss all[KINDS], replies[KINDS];
     double apart; /* the largest difference of a document's loss per token from the recorded one */
     struct share needle, recall, call, observation, json_valid, json_equal, repeated;
@@ -227,7 +230,7 @@ static void see_document(void *context, struct json_object *line, size_t number)
     s->n = take_ids(json_object_object_get(line, "ids"), s->ids);
     session_rewind(&s->session, 0);
     stop_if(!score_run(&s->session, s->ids, s->n, 1, s->model.n_tokens, &watcher, &result, &err), "score", &err);
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%s: document %zu", s->column->dir, number);
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r%s: document %zu", s->column->name, number);
     s->column->all[kind].sum -= result.logprob_sum;
     s->column->all[kind].n += result.n_scored;
     double recorded = json_object_get_double(json_object_object_get(line, "nll_sparse"));
@@ -265,6 +268,7 @@ static void evaluate(struct column *column)
     static struct subject s;
     struct err err = {0};
     struct engine_settings settings = engine_settings_default(column->dir);
+    settings.numerics = column->numerics;
     s = (struct subject){.column = column};
     stop_if(!engine_open(&s.engine, &s.alloc, file_system_real(), &settings, &err), column->dir, &err);
     stop_if(!text_model_open(&s.model, &s.alloc, file_system_real(), column->dir, engine_config(s.engine), &err),
@@ -299,6 +303,16 @@ static void print_shares(const char *what, const struct column *columns, size_t 
     printf("\n");
 }
 
+static void name_column(struct column *column, const char *name)
+{
+    static const char int8[] = "@int8";
+    size_t n = strlen(name), end = sizeof int8 - 1;
+    bool is_int8 = n > end && strcmp(name + n - end, int8) == 0;
+    column->name = name;
+    column->numerics = is_int8 ? NUMERICS_INT8 : NUMERICS_EXACT;
+    snprintf(column->dir, sizeof column->dir, "%.*s", (int)(is_int8 ? n - end : n), name);
+}
+
 int main(int argc, char **argv)
 {
     static struct column columns[COLUMNS_MAX];
@@ -308,11 +322,11 @@ int main(int argc, char **argv)
         return 2;
     }
     for (size_t i = 0; i < n; i++) {
-        columns[i].dir = argv[i + 1];
+        name_column(&columns[i], argv[i + 1]);
         evaluate(&columns[i]);
     }
     printf("| |");
-    for (size_t i = 0; i < n; i++) printf(" %s |", columns[i].dir);
+    for (size_t i = 0; i < n; i++) printf(" %s |", columns[i].name);
     printf("\n|---|");
     for (size_t i = 0; i < n; i++) printf("---|");
     printf("\n");

@@ -65,6 +65,10 @@ facts='^[0-9]* prompt tokens read in .* tokens/s), [0-9]* written in .* tokens/s
     given '' generate $demo "$question" $greedy --json
     expect '--json' 0 '^{"ids":\[[0-9,]*\],"text":"The capital of Norway is Oslo\.","finish_reason":"eos","usage":{"prompt_tokens":15,"completion_tokens":' ''
     [ ! -s "$work/err" ] || { failed=$((failed + 1)); echo "FAIL: --json is not alone"; }
+    expect '--json, its numerics' 0 '"numerics":"exact","kv":"f32"' ''
+    given '' generate $demo "$question" $greedy --json --numerics int8 --kv q8
+    expect '--numerics and --kv' 0 '"numerics":"int8","kv":"q8"' ''
+    given '' generate $demo "$question" $greedy --json
     ids=$(sed 's/.*"ids":\[\([0-9,]*\)\].*/\1/' "$work/out")
     given "$ids" tokenize $demo --decode
     expect 'its ids are its text' 0 '^The capital of Norway is Oslo\.$' ''
@@ -149,6 +153,11 @@ facts='^[0-9]* prompt tokens read in .* tokens/s), [0-9]* written in .* tokens/s
     expect 'score a text' 0 '^{"tokens":6,"scored":5,' ''
     cp "$work/out" "$work/scored"
     given '' score $demo --ids "$("$weir" tokenize $demo '[gMASK]<sop>In the beginning')" --json && same 'score its ids' "$work/scored"
+    given '' score $demo --text-file "$work/text" --json --numerics int8
+    expect 'score in int8' 0 '"numerics":"int8","kv":"f32"' ''
+    ! cmp -s "$work/out" "$work/scored" || { failed=$((failed + 1)); echo "FAIL: int8 scores what exact scores"; }
+    given '' score $demo --text-file "$work/text" --numerics int8 && expect 'score in int8, as text' 0 ', numerics int8$' ''
+    given '' score $demo --text-file "$work/text" --numerics int7 && expect 'other numerics' 2 '' "there is no 'int7'"
     printf '[gMASK]<sop>In the beginning' >"$work/text"
     given '' score $demo --text-file "$work/text" --json && same 'score with its own prefix' "$work/scored"
     given 'In the beginning' score $demo --text-file - --json && same 'score a pipe' "$work/scored"

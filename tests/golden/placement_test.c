@@ -11,12 +11,13 @@ enum { TOKENS = 40 };
 static const char model_dir[] = "models/demo";
 static struct tiny_model model;
 static uint32_t tokens[TOKENS];
-static float *truth, *logits; /* [TOKENS][vocab] */
+static float *truth[2], *logits; /* [TOKENS][vocab]; the first by numerics */
 
-static void run(float *out, unsigned n_threads, size_t chunk, bool foresees)
+static void run(float *out, enum numerics numerics, unsigned n_threads, size_t chunk, bool foresees)
 {
     struct tiny_run pass;
-    struct forward_options options = {.rows_max = 64, .logit_rows_max = 64, .positions_max = 64, .foresees = foresees};
+    struct forward_options options = {
+        .rows_max = 64, .logit_rows_max = 64, .positions_max = 64, .numerics = numerics, .foresees = foresees};
     struct kv kv;
     tiny_run_init(&pass, &model, NULL, n_threads, UINT32_MAX, &options);
     kv_init(&kv, forward_kv_pool(pass.forward));
@@ -30,16 +31,21 @@ static int open_model_and_truth(void **state)
     (void)state;
     tiny_model_open(&model, model_dir);
     for (uint32_t i = 0; i < TOKENS; i++) tokens[i] = (i * 2654435761u >> 7) % model.config.vocab;
-    truth = calloc((size_t)TOKENS * model.config.vocab, sizeof *truth);
-    logits = calloc((size_t)TOKENS * model.config.vocab, sizeof *logits);
-    run(truth, 1, 1, false);
-    return truth && logits ? 0 : -1;
+    size_t n = (size_t)TOKENS * model.config.vocab;
+    logits = calloc(n, sizeof *logits);
+    for (int numerics = NUMERICS_EXACT; numerics <= NUMERICS_INT8; numerics++) {
+        truth[numerics] = calloc(n, sizeof *truth[numerics]);
+        if (!truth[numerics] || !logits) return -1;
+        run(truth[numerics], (enum numerics)numerics, 1, 1, false);
+    }
+    return memcmp(truth[0], truth[1], n * sizeof *logits) != 0 ? 0 : -1; /* or the numerics were not used */
 }
 
 static int close_model_and_truth(void **state)
 {
     (void)state;
-    free(truth);
+    free(truth[0]);
+    free(truth[1]);
     free(logits);
     model.weights = resident_weights(model.resident);
     tiny_model_close(&model);
@@ -83,8 +89,9 @@ static void check_placement(const struct placement *at)
     for (int pass = 0; pass < 2; pass++) { /* with nothing in memory, and with what is left */
         size_t chunk = pass == 0 ? 1 + 13 * (at->number % 4) : 40;
         memset(logits, 0, (size_t)TOKENS * model.config.vocab * sizeof *logits);
-        run(logits, 1 + at->number % 3, chunk, at->prefetch);
-        assert_memory_equal(logits, truth, (size_t)TOKENS * model.config.vocab * sizeof *logits);
+        enum numerics numerics = (at->number + (unsigned)pass) % 2 ? NUMERICS_INT8 : NUMERICS_EXACT;
+        run(logits, numerics, 1 + at->number % 3, chunk, at->prefetch);
+        assert_memory_equal(logits, truth[numerics], (size_t)TOKENS * model.config.vocab * sizeof *logits);
     }
     const struct slots_stats *stats = slots_stats(streamed_slots(streamed));
     printf("%3.0f %% in %u slots, %s, %s, %s%s: %d hits, %d misses, %d hints, %d evictions\n", 100 * at->share,

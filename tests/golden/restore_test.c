@@ -1,7 +1,7 @@
 /* A state that went through a file equals one that never did: the same logits, bit for bit, at lengths around the block
  * size, around index_topk (16) and far beyond both; with the MTP layer's rows and without. */
 #include "run/session.h"
-#include "run/state_file.h"
+#include "run/state_identity.h"
 #include "support/check.h"
 #include "support/temp_folder.h"
 
@@ -47,7 +47,7 @@ static void expect_same_mtp_rows(const struct kv *a, const struct kv *b, uint32_
 
 static void check_length(struct engine *engine, const struct temp_folder *folder, uint32_t n, bool with_mtp)
 {
-    const struct state_identity identity = {.model = {9}};
+    const struct state_identity identity = state_identity_of(engine);
     size_t vocab = engine_config(engine)->vocab;
     struct session lived, restored;
     struct err err = {0};

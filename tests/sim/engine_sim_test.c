@@ -1,8 +1,8 @@
 /* The whole engine over a simulated device, thousands of seeded schedules: reads come late, in any order, in parts,
  * interrupted, and fail; any number of slots, policy, depth, size of pass, prefetch or not; the memory budget is
  * lowered on the way. Whatever happens, every token's logits are bit for bit those of the provider that keeps
- * everything in memory, a failed pass can be run again, the counters say what the device did, and in the end nothing is
- * left.
+ * everything in memory, in the same numerics; a failed pass can be run again, the counters say what the device did, and
+ * in the end nothing is left.
  *
  *   engine_sim_test [FIRST_SEED [COUNT]]
  * runs other schedules than the ones of every commit; the seed of a failure is printed. */
@@ -35,7 +35,7 @@ static const char config_text[] =
 
 static struct temp_folder folder;
 static uint32_t tokens[TOKENS];
-static float truth[TOKENS][VOCAB];
+static float truth[2][TOKENS][VOCAB]; /* by numerics */
 
 static uint64_t roll(uint64_t *random, uint64_t n)
 {
@@ -63,7 +63,6 @@ static int make_model_and_truth(void **state)
     struct tiny_model model;
     struct tiny_run run;
     struct kv kv;
-    struct forward_options options = {.rows_max = 16, .logit_rows_max = 16, .positions_max = 32};
     temp_folder_make(&folder);
     made_model_init(&made, config_text, MADE_MTP | MADE_INDEXERS, 4, 1, 1);
     spread_routers(&made);
@@ -72,13 +71,17 @@ static int make_model_and_truth(void **state)
     for (uint32_t i = 0; i < TOKENS; i++) tokens[i] = (i * 7 + 3) % VOCAB;
 
     tiny_model_open(&model, folder.path);
-    tiny_run_init(&run, &model, NULL, 1, UINT32_MAX, &options);
-    kv_init(&kv, forward_kv_pool(run.forward));
-    tiny_run_feed(&run, &kv, tokens, TOKENS, 1, truth[0]);
-    kv_fini(&kv);
-    tiny_run_fini(&run);
+    for (int numerics = NUMERICS_EXACT; numerics <= NUMERICS_INT8; numerics++) {
+        const struct forward_options options = {
+            .rows_max = 16, .logit_rows_max = 16, .positions_max = 32, .numerics = (enum numerics)numerics};
+        tiny_run_init(&run, &model, NULL, 1, UINT32_MAX, &options);
+        kv_init(&kv, forward_kv_pool(run.forward));
+        tiny_run_feed(&run, &kv, tokens, TOKENS, 1, truth[numerics][0]);
+        kv_fini(&kv);
+        tiny_run_fini(&run);
+    }
     tiny_model_close(&model);
-    return 0;
+    return memcmp(truth[0], truth[1], sizeof truth[0]) != 0 ? 0 : -1; /* or the numerics were not used */
 }
 
 static int remove_model(void **state)
@@ -90,6 +93,7 @@ static int remove_model(void **state)
 
 struct world {
     uint64_t seed, random;
+    enum numerics numerics;
     struct sim_clock clock;
     struct aio_sim device;
     uint64_t n_failed_passes;
@@ -105,7 +109,7 @@ static bool compare(void *context, uint32_t position, const float *logits, struc
 {
     struct world *w = context;
     (void)err;
-    if (memcmp(logits, truth[position], sizeof truth[position]) != 0)
+    if (memcmp(logits, truth[w->numerics][position], sizeof truth[0][0]) != 0)
         fail_msg("seed %llu: the logits behind token %u differ", (unsigned long long)w->seed, position);
     return true;
 }
@@ -125,6 +129,7 @@ static struct engine_settings settings_of(struct world *w)
     s.streamed.prefetch = roll(&w->random, 2);
     s.streamed.device = (struct device_source){make_device, w};
     s.streamed.clock = clock_simulated(&w->clock);
+    s.numerics = w->numerics = w->seed % 3 == 0 ? NUMERICS_INT8 : NUMERICS_EXACT;
     return s;
 }
 
@@ -233,7 +238,7 @@ static void the_comparison_sees_one_changed_byte(void **state)
     bool differs = false;
     for (uint32_t i = 0; i < TOKENS; i++) {
         if (!session_feed(&session, tokens + i, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
-        differs |= memcmp(session.logits, truth[i], sizeof truth[i]) != 0;
+        differs |= memcmp(session.logits, truth[w.numerics][i], sizeof truth[0][0]) != 0;
     }
     assert_true(differs);
     session_fini(&session);

@@ -55,6 +55,8 @@ void demo_server_init(struct demo_server *demo)
         .model = &demo->model,
         .model_name = "demo",
         .fingerprint = "weir-test",
+        .numerics = "exact",
+        .kv = "f32",
         .sampling = &demo->sampling,
         .context_tokens = 4096,
         .clock = clock_real(),
