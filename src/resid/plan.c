@@ -315,3 +315,8 @@ bool plan_make(struct plan *plan, struct alloc *alloc, const struct inventory *i
     predict(&d);
     return true;
 }
+
+uint64_t plan_least_bytes(const struct plan *plan)
+{
+    return plan->used_bytes - plan->items[plan->n_items - 1].bytes + least_slot_bytes(&plan->classes);
+}

@@ -62,4 +62,7 @@ struct plan {
 bool plan_make(struct plan *plan, struct alloc *alloc, const struct inventory *inventory,
                const struct plan_request *request, struct err *err) MUST_CHECK;
 
+/* The budget below which a step of an opened plan could not go on: everything but the slots, and one of each size. */
+uint64_t plan_least_bytes(const struct plan *plan);
+
 #endif

@@ -4,7 +4,7 @@
  *
  * A job is a prompt of ids with rules for picking. Whoever submits it keeps the job and everything it borrows until
  * `done` was called. All calls come from the engine thread, in the order of the answer; they must not block. Only
- * job_cancel and job_end_thinking may be called from any thread; `cancel` may be set by any thread. */
+ * job_cancel, job_end_thinking and job_resume may be called from any thread; `cancel` may be set by any thread. */
 #include "run/sampler.h"
 #include "run/stop.h"
 #include <stdatomic.h>
@@ -69,6 +69,7 @@ struct job {
     const atomic_bool *cancel; /* once it is true, the job is cancelled, even if it is taken back; NULL: no such flag */
 
     atomic_bool is_cancelled, ends_thinking; /* set by anyone, read by the engine thread */
+    atomic_bool is_paused;                   /* set by the engine thread, cleared by anyone */
 };
 
 static inline void job_cancel(struct job *job)
@@ -87,6 +88,20 @@ static inline bool job_is_cancelled(struct job *job)
 static inline void job_end_thinking(struct job *job)
 {
     atomic_store(&job->ends_thinking, true);
+}
+
+/* The answer stands still: it gets no rows in passes until it is resumed. A prompt is read all the same. */
+static inline void job_pause(struct job *job)
+{
+    atomic_store(&job->is_paused, true);
+}
+static inline void job_resume(struct job *job)
+{
+    atomic_store(&job->is_paused, false);
+}
+static inline bool job_is_paused(struct job *job)
+{
+    return atomic_load(&job->is_paused);
 }
 
 #endif

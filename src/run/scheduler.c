@@ -375,11 +375,16 @@ static size_t add_prompt_rows(struct scheduler *s, struct running *r, size_t n_r
     return n_rows;
 }
 
+static bool stands_still(const struct running *r)
+{
+    return r->answers && job_is_paused(r->job);
+}
+
 /* A job whose last pass failed gets one to itself. */
 static struct running *loner(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++)
-        if (s->running[i].runs_alone) return &s->running[i];
+        if (s->running[i].runs_alone && !stands_still(&s->running[i])) return &s->running[i];
     return NULL;
 }
 
@@ -392,7 +397,7 @@ static size_t compose(struct scheduler *s)
         struct running *r = &s->running[i];
         r->n_rows = r->n_kept = 0;
         if (s->settings.draft != DRAFT_MTP) r->n_drafts = 0; /* the MTP layer proposed them behind the last pass */
-        if (r->answers && (!alone || alone == r)) n_rows = add_answer_rows(s, r, n_rows);
+        if (r->answers && !stands_still(r) && (!alone || alone == r)) n_rows = add_answer_rows(s, r, n_rows);
     }
     for (uint32_t i = 0; i < s->n_running && !s->reader; i++) {
         struct running *r = &s->running[i];

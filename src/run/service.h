@@ -4,14 +4,15 @@
  * each request.
  *
  * The engine thread opens the engine, owns it and its scheduler, and runs passes for as long as there is work. It never
- * waits for anybody who reads: what happens to a request is put into its ticket, up to a ceiling given with the
- * request, behind which the request ends as failed; the others do not notice.
+ * waits for anybody who reads: what happens to a request is put into its ticket. When more than a ceiling given with
+ * the request waits to be read, the answer stands still until half of that has been read; the others do not notice.
  *
  * A request is submitted with everything it borrows. It is told by `wake` (engine thread; must not block) that there
  * is something to read, and by `release`, once, that neither the engine nor the ticket's holder needs it any more. */
 #include "gram/constraint.h"
 #include "plat/clock.h"
 #include "run/answer.h"
+#include "run/answer_form.h"
 #include "run/engine.h"
 #include "run/job.h"
 #include "run/scheduler.h"
@@ -62,8 +63,9 @@ struct service_request {
     bool wants_prompt_logprobs; /* an event for each prompt token; nothing of the prompt is taken from the cache */
     enum job_priority priority;
     uint32_t n_thinking_max; /* 0: no limit */
-    size_t events_bytes_max; /* what may wait to be read */
-    bool wakes_at_end_only;  /* and at its start */
+    size_t events_bytes_max; /* what may wait to be read before the answer stands still */
+    bool wakes_at_end_only;  /* and at its start: what is larger than may wait fails */
+    bool keeps_ids;          /* the result has the ids of the answer */
     void *context;
     void (*wake)(void *context);
     void (*release)(void *context);
@@ -83,7 +85,9 @@ struct service_result {
     const struct stop_string *stop_string; /* the one that ended it, or NULL */
     struct job_usage usage;
     uint32_t n_reasoning;
-    bool context_full; /* STOP_LENGTH because the context ended before max_tokens */
+    bool context_full;   /* STOP_LENGTH because the context ended before max_tokens */
+    const uint32_t *ids; /* [n_ids] with keeps_ids, all that was generated; good until the ticket is released */
+    uint32_t n_ids;
     int64_t queued_ns, prompt_ns, decode_ns;
 };
 
@@ -140,7 +144,11 @@ struct service_stats {
     struct slots_stats slots;
     struct streamer_stats streamer;
     bool is_streamed, has_ssd;
-    uint32_t n_open; /* requests taken and not done */
+    uint32_t n_open;   /* requests taken and not done */
+    uint32_t n_paused; /* of these, answers that stand still for their readers */
+    uint64_t n_pauses;
+    uint64_t budget_bytes, n_shrinks; /* of the memory guard */
+    struct form_stats masks;
     uint64_t n_refused_full;
     uint32_t kv_blocks, kv_blocks_max, context_tokens, n_sequences;
     uint64_t kv_block_bytes;
@@ -152,5 +160,9 @@ void service_stats(struct service *service, struct service_stats *stats);
 
 /* The plan by which the model was opened; false: none, or not yet. */
 bool service_plan(struct service *service, struct plan *plan);
+
+/* The memory budget from now on: between what a step needs and what the model was opened with. Slots go back to the
+ * system at once, and come back some time after it was raised. ERR_USER: out of these bounds, or nothing is planned. */
+bool service_set_budget(struct service *service, uint64_t bytes, struct err *err) MUST_CHECK;
 
 #endif
