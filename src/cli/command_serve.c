@@ -24,6 +24,7 @@ enum {
     SILENCE_S = 30,
     STALL_S = 60,
     DRAIN_TICK_MS = 100,
+    BACKLOG_BYTES = 1 << 20,
     KEY_FILE_BYTES_MAX = 1 << 20,
 };
 
@@ -187,6 +188,7 @@ static bool start_server(struct serving *s, struct err *err)
         .queue_ns_max = (int64_t)settings->queue_timeout_s * NS_PER_S,
         .silence_s = SILENCE_S,
         .stall_s = STALL_S,
+        .backlog_bytes_max = BACKLOG_BYTES,
         .keep_alive_ns = (int64_t)settings->keep_alive_s * NS_PER_S,
         .access = &s->access,
         .model = &s->model,

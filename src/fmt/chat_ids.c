@@ -27,8 +27,9 @@ bool chat_ids_encode(const struct chat_ids *ids, const struct chat_prompt *promp
     size_t before = out->n;
     for (size_t i = 0; i < prompt->n_runs; i++) {
         const struct chat_run *run = &prompt->runs[i];
-        bool ok = run->control == CHAT_TEXT ? encoder_encode(encoder, text + run->start, run->bytes, mode, out, err)
-                                            : token_list_add(out, &ids->id[run->control], 1, err);
+        bool ok = run->ids                    ? token_list_add(out, run->ids, run->n_ids, err)
+                  : run->control == CHAT_TEXT ? encoder_encode(encoder, text + run->start, run->bytes, mode, out, err)
+                                              : token_list_add(out, &ids->id[run->control], 1, err);
         if (ok) continue;
         out->n = before;
         return false;

@@ -30,6 +30,8 @@ struct renderer {
     uint32_t *order;   /* [n_messages] tool results stand where the calls they answer stand */
     size_t after_user; /* index of the first message after the last user message */
     struct chat_tools tools;
+    const struct chat_own_turn *own; /* [n_own] */
+    size_t n_own;
     struct buf joined; /* the content of one message whose parts were joined */
     struct err *err;
 };
@@ -40,8 +42,9 @@ static bool close_run(struct renderer *r, enum chat_control control, size_t star
     struct chat_prompt *p = r->prompt;
     size_t bytes = p->text.bytes - start;
     if (bytes == 0) return true;
-    if (control == CHAT_TEXT && p->n_runs && p->runs[p->n_runs - 1].control == CHAT_TEXT) {
-        p->runs[p->n_runs - 1].bytes += bytes;
+    struct chat_run *last = p->n_runs ? &p->runs[p->n_runs - 1] : NULL;
+    if (control == CHAT_TEXT && last && last->control == CHAT_TEXT && !last->ids) {
+        last->bytes += bytes;
         return true;
     }
     if (p->n_runs == p->runs_room) {
@@ -254,6 +257,24 @@ static bool put_calls(struct renderer *r, size_t index, struct json_object *call
     return true;
 }
 
+static const struct chat_own_turn *own_turn(const struct renderer *r, size_t index)
+{
+    for (size_t i = 0; i < r->n_own; i++)
+        if (r->own[i].message == index) return &r->own[i];
+    return NULL;
+}
+
+/* The runs from `first` on, which follow a control token, are one whose ids are known. */
+static void know_ids(struct renderer *r, size_t first, const uint32_t *ids, size_t n)
+{
+    struct chat_prompt *p = r->prompt;
+    if (p->n_runs == first || n == 0) return;
+    struct chat_run *run = &p->runs[first];
+    *run = (struct chat_run){
+        .start = run->start, .bytes = p->text.bytes - run->start, .control = CHAT_TEXT, .ids = ids, .n_ids = n};
+    p->n_runs = first + 1;
+}
+
 static bool put_assistant(struct renderer *r, size_t index, struct json_object *message, struct span content)
 {
     struct span reasoning = {"", 0};
@@ -267,11 +288,19 @@ static bool put_assistant(struct renderer *r, size_t index, struct json_object *
 
     if (!PUT_CONTROLS(r, CHAT_ASSISTANT, CHAT_THINK)) return false;
     bool is_shown = index >= r->after_user || r->options->keep_reasoning;
+    const struct chat_own_turn *own = own_turn(r, index);
+    size_t first = r->prompt->n_runs;
     if (is_shown && !put_text(r, reasoning.text, reasoning.bytes)) return false;
+    if (own && own->reasoning_bytes == reasoning.bytes && memcmp(own->reasoning, reasoning.text, reasoning.bytes) == 0)
+        know_ids(r, first, own->thought, own->n_thought);
     if (!put_control(r, CHAT_THINK_END)) return false;
+    first = r->prompt->n_runs;
     content.text = utf8_strip(content.text, &content.bytes);
-    return put_text(r, content.text, content.bytes) &&
-           put_calls(r, index, json_object_object_get(message, "tool_calls"));
+    if (!put_text(r, content.text, content.bytes) ||
+        !put_calls(r, index, json_object_object_get(message, "tool_calls")))
+        return false;
+    if (own) know_ids(r, first, own->rest, own->n_rest);
+    return true;
 }
 
 /* The tools that a search found: they were declared as deferred and are shown here. */
@@ -466,8 +495,13 @@ static bool render(struct renderer *r)
 bool chat_prompt_render(struct chat_prompt *prompt, struct alloc *alloc, const struct chat_request *request,
                         struct err *err)
 {
-    struct renderer r = {
-        .prompt = prompt, .alloc = alloc, .options = &request->options, .messages = request->messages, .err = err};
+    struct renderer r = {.prompt = prompt,
+                         .alloc = alloc,
+                         .options = &request->options,
+                         .messages = request->messages,
+                         .own = request->own,
+                         .n_own = request->n_own,
+                         .err = err};
     *prompt = (struct chat_prompt){.alloc = alloc};
     buf_init(&prompt->text, alloc, CHAT_PROMPT_BYTES_MAX);
     buf_init(&r.joined, alloc, CHAT_PROMPT_BYTES_MAX);

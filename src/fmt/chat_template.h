@@ -16,15 +16,29 @@
 
 struct json_object;
 
+/* A message of the assistant whose ids are known, because the model wrote it. They say what the template would. */
+struct chat_own_turn {
+    size_t message; /* its index */
+    const char *reasoning;
+    size_t reasoning_bytes;
+    const uint32_t *thought, *rest; /* the ids of the reasoning, used where the prompt shows just this one; those of
+                                       text and calls */
+    size_t n_thought, n_rest;
+};
+
 struct chat_request {
     struct json_object *messages; /* array */
     struct json_object *tools;    /* array or NULL; see chat_tools.h */
     struct chat_options options;
+    const struct chat_own_turn *own; /* [n_own] in the order of messages; outlives the prompt */
+    size_t n_own;
 };
 
 struct chat_run {
     enum chat_control control; /* CHAT_TEXT: text */
     size_t start, bytes;       /* in chat_prompt.text; never 0 bytes */
+    const uint32_t *ids;       /* [n_ids] that stand for this text, markers in it included; NULL: it is to be encoded */
+    size_t n_ids;
 };
 
 struct chat_prompt {

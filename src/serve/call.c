@@ -12,6 +12,7 @@
 #include "fmt/json_doc.h"
 #include "run/random.h"
 #include "serve/fields.h"
+#include "serve/own_turns.h"
 #include <inttypes.h>
 #include <json-c/json_object.h>
 #include <stdio.h>
@@ -20,7 +21,6 @@
 #define ARENA_BYTES_MAX (UINT64_C(256) << 20)
 #define OUT_BYTES_MAX (UINT64_C(256) << 20)
 #define WHOLE_EVENTS_BYTES_MAX (UINT64_C(256) << 20) /* of an answer that is not streamed: it waits for nobody */
-#define STREAM_EVENTS_BYTES_MAX (UINT64_C(1) << 20)  /* a client that is further behind is given up */
 
 enum { ITEMS_MAX = 65536, COMMIT_MS = 2000, OUT_FULL = 64 << 10 };
 
@@ -184,8 +184,9 @@ static bool submit(struct call *call, struct problem *problem)
         .n_top_logprobs = call->n_top_logprobs,
         .wants_prompt_logprobs = call->wants_prompt_logprobs,
         .n_thinking_max = call->n_thinking_max,
-        .events_bytes_max = call->streams ? STREAM_EVENTS_BYTES_MAX : WHOLE_EVENTS_BYTES_MAX,
+        .events_bytes_max = call->streams ? call->server->settings.backlog_bytes_max : WHOLE_EVENTS_BYTES_MAX,
         .wakes_at_end_only = !call->streams,
+        .keeps_ids = has_tools,
         .context = call,
         .wake = see_wake,
         .release = see_release,
@@ -277,6 +278,7 @@ static void count(struct call *call, const struct service_result *result)
     atomic_fetch_add(&counts->n_cached_tokens, result->usage.n_cached);
     atomic_fetch_add(&counts->n_answer_tokens, result->usage.n_generated);
     atomic_fetch_add(&counts->n_reasoning_tokens, result->n_reasoning);
+    histograms_add(&call->server->histograms, result);
     server_log(call->server,
                "event=answer id=%s reason=%s prompt_tokens=%" PRIu32 " cached_tokens=%" PRIu32 " tokens=%" PRIu32
                " queued_ms=%" PRId64 " prompt_ms=%" PRId64 " decode_ms=%" PRId64,
@@ -303,9 +305,12 @@ static bool check_result(struct call *call, const struct service_result *result,
 static bool see_done(struct call *call, const struct service_result *result, struct err *err)
 {
     call->result = *result;
+    call->result.ids = NULL; /* they go with the ticket */
     count(call, result);
+    bool is_good = check_result(call, result, &call->problem);
+    if (is_good && result->ids) own_turns_keep_answer(call->server->own_turns, call, result);
     drop_ticket(call);
-    if (!check_result(call, result, &call->problem)) return true;
+    if (!is_good) return true;
     if (call->protocol->answered && !call->protocol->answered(call, err)) return false;
     for (size_t i = 0; i < 4; i++) buf_clear(&call->pending[i]);
     call->at_prompt++;
@@ -547,15 +552,18 @@ bool call_encode_chat(struct call *call, struct worker *worker, struct problem *
 {
     struct err err = {0};
     struct server *server = call->server;
-    const struct chat_request request = {
+    struct chat_request request = {
         .messages = call->messages ? call->messages : json_object_object_get(call->body, "messages"),
         .tools = call->tools.shown,
         .options = call->chat,
     };
     call->is_chat = true;
     call->prompts = arena_get(&call->arena, sizeof *call->prompts, &err);
-    if (!call->prompts || !text_model_encode_chat(server->settings.model, worker->encoder, &request, &call->ids,
-                                                  &call->starts_in_think, &err)) {
+    if (!call->prompts ||
+        !own_turns_find(server->own_turns, &call->arena, request.messages, &request.own, &request.n_own, &err))
+        return problem_from(problem, PROBLEM_INTERNAL, &err);
+    if (!text_model_encode_chat(server->settings.model, worker->encoder, &request, &call->ids, &call->starts_in_think,
+                                &err)) {
         bool is_media = strstr(err.text, "reads text only") != NULL;
         return problem_from(problem, is_media ? PROBLEM_CONTENT : PROBLEM_INVALID_VALUE, &err);
     }

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -32,6 +33,7 @@ enum {
     BACKLOG = 1024,
     HEADERS_BYTES_MAX = 32 << 10,
     STOP_WAIT_S = 10,
+    SEND_BYTES = 128 << 10, /* what the system keeps of an answer that is not read; it takes twice as much */
 };
 
 int64_t httpd_now(const struct httpd_server *server)
@@ -70,6 +72,20 @@ static bool is_printable(const char *text, size_t most)
     return true;
 }
 
+static bool is_loopback(const struct sockaddr *address)
+{
+    static const uint8_t mapped[13] = {[10] = 0xFF, 0xFF, 127}; /* ::ffff:127.0.0.0/104 */
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, address, sizeof v4);
+        return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+    }
+    struct sockaddr_in6 v6;
+    if (address->sa_family != AF_INET6) return false;
+    memcpy(&v6, address, sizeof v6);
+    return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) || memcmp(&v6.sin6_addr, mapped, sizeof mapped) == 0;
+}
+
 static struct httpd_exchange *exchange_new(struct httpd_server *server, struct MHD_Connection *connection,
                                            const char *url, const char *method, const char *version)
 {
@@ -86,6 +102,7 @@ static struct httpd_exchange *exchange_new(struct httpd_server *server, struct M
     e->is_1_0 = strcmp(version, MHD_HTTP_VERSION_1_0) == 0;
     e->path = alloc_text(server->alloc, url, NULL);
     e->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    e->is_local = is_loopback(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
     const char *id = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "x-request-id");
     char fresh[NAME_BYTES];
     snprintf(e->id, sizeof e->id, "%s", is_printable(id, 128) ? id : name_fresh(fresh, "req_"));
@@ -119,6 +136,10 @@ const char *httpd_body(const struct httpd_exchange *exchange, size_t *bytes)
 {
     *bytes = exchange->body.bytes;
     return exchange->body.data ? exchange->body.data : "";
+}
+bool httpd_is_local(const struct httpd_exchange *exchange)
+{
+    return exchange->is_local;
 }
 bool httpd_is_1_0(const struct httpd_exchange *exchange)
 {
@@ -443,13 +464,14 @@ static void see_connection(void *context, struct MHD_Connection *connection, voi
 {
     struct httpd_server *server = context;
     struct httpd_client *client = *slot;
-    int on = 1;
+    int on = 1, send_bytes = SEND_BYTES;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         client = *slot = alloc_get(server->alloc, sizeof *client, NULL);
         if (!client) return; /* served without a deadline for its head */
         client->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         client->head_until_ns = httpd_now(server) + INT64_C(1000000000) * server->settings.silence_s;
         setsockopt(client->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+        setsockopt(client->fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
         pthread_mutex_lock(&server->lock);
         client->next = server->clients;
         client->link = &server->clients;

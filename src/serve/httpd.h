@@ -63,6 +63,7 @@ const char *httpd_method(const struct httpd_exchange *exchange);
 const char *httpd_path(const struct httpd_exchange *exchange); /* without the query */
 const char *httpd_id(const struct httpd_exchange *exchange);   /* x-request-id: the client's, or ours */
 const char *httpd_body(const struct httpd_exchange *exchange, size_t *bytes);
+bool httpd_is_local(const struct httpd_exchange *exchange); /* the client is on this machine */
 bool httpd_is_1_0(const struct httpd_exchange *exchange);
 
 /* Net thread, inside head and request only; NULL: there is none. */

@@ -30,6 +30,7 @@ struct httpd_exchange {
     char *path;
     struct buf body;
     enum httpd_fault fault;
+    bool is_local;
     bool is_1_0, at_once; /* at_once: a refusal that does not wait for the end of the body */
     bool was_asked;       /* the handler has the request */
     size_t n_dropped;     /* bytes of a body that nobody wants */

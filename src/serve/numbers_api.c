@@ -3,6 +3,7 @@
 
 #include "serve/call.h"
 #include "serve/jot.h"
+#include "serve/own_turns.h"
 #include "serve/responses_store.h"
 #include <inttypes.h>
 #include <string.h>
@@ -12,6 +13,7 @@ enum { BODY_BYTES_MAX = 1 << 20 };
 struct numbers {
     struct service_stats service;
     struct response_store_stats responses;
+    struct own_turns_stats own_turns;
     double uptime_s, tokens_per_second;
 };
 
@@ -20,6 +22,7 @@ static struct numbers take(struct server *server)
     struct numbers n;
     service_stats(server->settings.service, &n.service);
     n.responses = response_store_stats(server->responses);
+    n.own_turns = own_turns_stats(server->own_turns);
     n.uptime_s = (double)(server_now(server) - server->started_ns) / 1e9;
     double decode_s = (double)n.service.decode_ns / 1e9;
     n.tokens_per_second = decode_s > 0 ? (double)n.service.n_decoded / decode_s : 0;
@@ -44,6 +47,8 @@ static void put_requests(struct jot *json, struct server *server, const struct n
     jot_put_integer(json, "running", n->service.scheduler.n_running);
     jot_put_integer(json, "waiting", n->service.scheduler.n_waiting);
     jot_put_integer(json, "queue_full", (int64_t)n->service.n_refused_full);
+    jot_put_integer(json, "paused", n->service.n_paused);
+    jot_put_integer(json, "pauses", (int64_t)n->service.n_pauses);
     jot_close(json);
     jot_put_open(json, "answers");
     for (int reason = STOP_EOS; reason <= STOP_ERROR; reason++) {
@@ -118,6 +123,20 @@ static void put_memory(struct jot *json, struct server *server, const struct num
     jot_close(json);
     jot_put_open(json, "memory");
     jot_put_integer(json, "allocated_bytes", load(&server->alloc->live_bytes));
+    if (s->is_streamed) jot_put_integer(json, "budget_bytes", (int64_t)s->budget_bytes);
+    if (s->is_streamed) jot_put_integer(json, "shrinks", (int64_t)s->n_shrinks);
+    jot_close(json);
+    jot_put_open(json, "masks");
+    jot_put_integer(json, "made", (int64_t)s->masks.n_masks);
+    jot_put_real(json, "made_seconds", (double)s->masks.made_ns / 1e9);
+    jot_put_real(json, "longest_seconds", (double)s->masks.made_ns_max / 1e9);
+    jot_put_integer(json, "waits", (int64_t)s->masks.n_waits);
+    jot_put_real(json, "waited_seconds", (double)s->masks.waited_ns / 1e9);
+    jot_close(json);
+    jot_put_open(json, "own_turns");
+    jot_put_integer(json, "entries", (int64_t)n->own_turns.n);
+    jot_put_integer(json, "bytes", (int64_t)n->own_turns.bytes);
+    jot_put_integer(json, "reused", (int64_t)n->own_turns.n_reused);
     jot_close(json);
     jot_put_open(json, "stored_responses");
     jot_put_integer(json, "entries", (int64_t)n->responses.n);
@@ -203,6 +222,15 @@ static bool add_metrics(struct buf *out, struct server *server, const struct num
         {"passes_total", "counter", "Passes of the engine.", (double)s->scheduler.n_passes},
         {"drafted_tokens_total", "counter", "Tokens that were drafted.", (double)s->scheduler.n_drafted},
         {"accepted_tokens_total", "counter", "Of these, accepted.", (double)s->scheduler.n_accepted},
+        {"answers_paused_total", "counter", "Times that an answer stood still for a slow client.", (double)s->n_pauses},
+        {"answers_paused", "gauge", "Answers that stand still.", s->n_paused},
+        {"masks_total", "counter", "Masks of constrained answers.", (double)s->masks.n_masks},
+        {"mask_seconds_total", "counter", "Time spent making them, beside the engine.", (double)s->masks.made_ns / 1e9},
+        {"mask_wait_seconds_total", "counter", "Time that the engine waited for them.",
+         (double)s->masks.waited_ns / 1e9},
+        {"own_turns_reused_total", "counter", "Turns with calls whose own tokens a later prompt took.",
+         (double)n->own_turns.n_reused},
+        {"budget_bytes", "gauge", "Memory budget in force.", (double)s->budget_bytes},
         {"prefix_hits_total", "counter", "Prompts with a known beginning.", (double)s->prefixes.n_hits},
         {"prefix_entries", "gauge", "Kept prefixes.", s->prefixes.n_entries},
         {"state_saved_total", "counter", "States written to disk.", (double)s->ssd.n_saved},
@@ -222,7 +250,7 @@ static bool add_metrics(struct buf *out, struct server *server, const struct num
     };
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
         if (!add_metric(out, &metrics[i], err)) return false;
-    return true;
+    return histograms_write(&server->histograms, out, err);
 }
 
 void small_metrics(struct server *server, struct worker *worker, struct httpd_exchange *exchange)

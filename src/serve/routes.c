@@ -54,6 +54,8 @@ static const struct route routes[] = {
     {"/fit", METHOD_GET, .is_quick = true, .serve = small_fit},
     {"/requests/*/cancel", METHOD_POST, .is_quick = true, .serve = small_cancel},
     {"/requests/*/end_thinking", METHOD_POST, .is_quick = true, .serve = small_end_thinking},
+    {"/admin/budget", METHOD_POST, .is_quick = true, .serve = admin_budget},
+    {"/admin/budget", METHOD_GET, .is_quick = true, .serve = admin_budget},
     {"/health", METHOD_GET, .is_quick = true, .is_open = true, .serve = small_health},
     {"/", METHOD_GET, .is_quick = true, .is_open = true, .serve = small_root},
     NOT_OFFERED("/embeddings"),

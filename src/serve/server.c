@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "fmt/tokenizer_encoder.h"
+#include "serve/own_turns.h"
 #include "serve/responses_store.h"
 #include "serve/routes.h"
 #include <inttypes.h>
@@ -357,6 +358,7 @@ bool server_start(struct server **server, struct alloc *alloc, const struct serv
     s->queue = alloc_get_array(alloc, s->n_queue_max, sizeof *s->queue, err);
     if (!s->queue) goto fail;
     if (!response_store_new(&s->responses, alloc, settings->clock, err)) goto fail;
+    if (!own_turns_new(&s->own_turns, alloc, OWN_TURNS_BYTES_MAX, err)) goto fail;
     for (size_t i = 0; i < WORKERS; i++)
         if (!start_worker(s, &s->workers[i], err)) goto fail;
     if (!start_http(s, err)) goto fail;
@@ -387,6 +389,7 @@ void server_stop(struct server *server)
     }
     httpd_stop(s->http);
     ASSERT(!s->calls);
+    own_turns_free(s->own_turns);
     response_store_free(s->responses);
     alloc_put(s->alloc, s->queue);
     pthread_cond_destroy(&s->work);

@@ -19,7 +19,8 @@ struct server_settings {
     size_t body_bytes_max;
     int64_t queue_ns_max; /* waiting longer than this fails */
     unsigned silence_s, stall_s;
-    int64_t keep_alive_ns; /* of silence in a stream */
+    int64_t keep_alive_ns;    /* of silence in a stream */
+    size_t backlog_bytes_max; /* of a stream that its client does not read: behind it the answer stands still */
 
     const struct access_rules *access;
     const struct text_model *model;

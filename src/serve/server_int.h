@@ -1,11 +1,13 @@
 #ifndef SERVE_SERVER_INT_H
 #define SERVE_SERVER_INT_H
 /* What the files of this folder share about a running server. */
+#include "serve/histograms.h"
 #include "serve/server.h"
 
 #include <pthread.h>
 
 struct call;
+struct own_turns;
 struct response_store;
 
 enum { WORKERS = 2 };
@@ -30,6 +32,8 @@ struct server {
     struct worker workers[WORKERS];
     struct server_counts counts;
     struct response_store *responses;
+    struct own_turns *own_turns;
+    struct histograms histograms;
     int64_t started_ns, created_s; /* created_s: Unix time */
     atomic_bool is_draining;
 

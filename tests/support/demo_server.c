@@ -51,6 +51,7 @@ void demo_server_init(struct demo_server *demo)
         .silence_s = 30,
         .stall_s = 60,
         .keep_alive_ns = INT64_C(10000000000),
+        .backlog_bytes_max = 1 << 20,
         .access = &demo->access,
         .model = &demo->model,
         .model_name = "demo",
