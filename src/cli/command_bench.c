@@ -1,6 +1,6 @@
 /* weir bench: how fast this machine is at one part of the work, and how far that is from what it could be. */
+#include "base/nearest.h"
 #include "cli/bench.h"
-#include "cli/nearest.h"
 #include <string.h>
 
 struct part {

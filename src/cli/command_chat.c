@@ -1,11 +1,11 @@
 /* weir chat: a conversation, in a terminal or through a pipe. */
+#include "base/nearest.h"
 #include "base/units.h"
 #include "cli/answer_print.h"
 #include "cli/answer_settings.h"
 #include "cli/commands.h"
 #include "cli/conversation.h"
 #include "cli/interrupt.h"
-#include "cli/nearest.h"
 #include "cli/open_engine.h"
 #include "cli/prompt_text.h"
 #include "cli/typed_lines.h"

@@ -1,7 +1,7 @@
 /* weir trace: records which experts a model chooses, and tells what policies would have made of it. */
 #include "base/buf.h"
+#include "base/nearest.h"
 #include "cli/commands.h"
-#include "cli/nearest.h"
 #include "cli/open_engine.h"
 #include "plat/file_write.h"
 #include "run/route_recorder.h"

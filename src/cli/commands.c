@@ -1,8 +1,8 @@
 #include "cli/commands.h"
 
 #include "base/assert.h"
+#include "base/nearest.h"
 #include "cli/help.h"
-#include "cli/nearest.h"
 #include "cli/resolve_model.h"
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "cli/completion.h"
 
+#include "base/nearest.h"
 #include "cli/commands.h"
-#include "cli/nearest.h"
 #include "cli/options.h"
 #include <string.h>
 

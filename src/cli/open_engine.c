@@ -1,7 +1,7 @@
 #include "cli/open_engine.h"
 
+#include "base/nearest.h"
 #include "cli/folders.h"
-#include "cli/nearest.h"
 #include "plat/cpu.h"
 #include <inttypes.h>
 #include <stdlib.h>

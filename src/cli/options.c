@@ -1,9 +1,9 @@
 #include "cli/options.h"
 
 #include "base/assert.h"
+#include "base/nearest.h"
 #include "base/units.h"
 #include "cli/commands.h"
-#include "cli/nearest.h"
 #include "cli/settings.h"
 #include <errno.h>
 #include <inttypes.h>

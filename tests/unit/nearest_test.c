@@ -1,4 +1,4 @@
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "support/check.h"
 
 static const char *nearest_of(const char *word)

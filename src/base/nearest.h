@@ -1,5 +1,5 @@
-#ifndef CLI_NEAREST_H
-#define CLI_NEAREST_H
+#ifndef BASE_NEAREST_H
+#define BASE_NEAREST_H
 /* Which of several names a mistyped word most likely meant.
  *
  * Start with {.word = ...}, offer every name, read best: the offered name with the fewest insertions, deletions,
