@@ -295,8 +295,9 @@ static bool admit_next(struct scheduler *s)
     return true;
 }
 
-static bool end_cancelled(struct scheduler *s)
+bool scheduler_end_cancelled(struct scheduler *scheduler)
 {
+    struct scheduler *s = scheduler;
     bool any = false;
     for (uint32_t i = s->n_running; i-- > 0;)
         if (job_is_cancelled(s->running[i].job)) {
@@ -707,7 +708,7 @@ static void run_pass(struct scheduler *s, size_t n_rows)
 bool scheduler_step(struct scheduler *scheduler)
 {
     struct scheduler *s = scheduler;
-    bool did = end_cancelled(s);
+    bool did = scheduler_end_cancelled(s);
     while (admit_next(s)) did = true;
     size_t n_rows = compose(s);
     if (n_rows > 0) run_pass(s, n_rows);
@@ -723,6 +724,24 @@ int64_t scheduler_due_ns(const struct scheduler *scheduler)
 struct engine *scheduler_engine(const struct scheduler *scheduler)
 {
     return scheduler->engine;
+}
+
+uint32_t scheduler_recall(struct scheduler *scheduler, struct kv *kv, const uint32_t *ids, uint32_t n)
+{
+    return known_take(&scheduler->known, kv, ids, n, n);
+}
+
+void scheduler_remember(struct scheduler *scheduler, const struct kv *kv, const uint32_t *ids, uint32_t n)
+{
+    known_keep(&scheduler->known, kv, ids, n);
+}
+
+bool scheduler_make_room(struct scheduler *scheduler, uint32_t n_tokens)
+{
+    const struct kv_pool *pool = pool_of(scheduler);
+    uint32_t n_blocks = kv_blocks_for(n_tokens);
+    known_make_room(&scheduler->known, n_blocks);
+    return pool->n_blocks_max - pool->n_blocks >= n_blocks;
 }
 
 struct scheduler_stats scheduler_stats(const struct scheduler *scheduler)

@@ -65,6 +65,19 @@ bool scheduler_step(struct scheduler *scheduler);
 int64_t scheduler_due_ns(const struct scheduler *scheduler);
 
 struct engine *scheduler_engine(const struct scheduler *scheduler);
+
+/* Ends the jobs that were cancelled, without running a pass. True: there were some. */
+bool scheduler_end_cancelled(struct scheduler *scheduler);
+
+/* An empty `kv` takes over the longest beginning of the ids that is kept, in memory or on disk. Returns its tokens. */
+uint32_t scheduler_recall(struct scheduler *scheduler, struct kv *kv, const uint32_t *ids, uint32_t n);
+
+/* Keeps a state for jobs to come, like that of a job that is over. */
+void scheduler_remember(struct scheduler *scheduler, const struct kv *kv, const uint32_t *ids, uint32_t n);
+
+/* Lets kept prefixes go until a sequence of so many tokens finds room. False: it does not. */
+bool scheduler_make_room(struct scheduler *scheduler, uint32_t n_tokens);
+
 struct scheduler_stats scheduler_stats(const struct scheduler *scheduler);
 struct prefix_stats scheduler_prefix_stats(const struct scheduler *scheduler);
 
