@@ -18,6 +18,7 @@ endif()
 set_source_files_properties(src/cli/command_version.c PROPERTIES COMPILE_DEFINITIONS
   "WEIR_VERSION=\"${PROJECT_VERSION}\";WEIR_COMMIT=\"${WEIR_COMMIT}\";WEIR_COMPILER=\"${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}\";WEIR_BUILD=\"${CMAKE_BUILD_TYPE}\";WEIR_SANITIZERS=\"${WEIR_SANITIZE}\"")
 
-# What weir calls itself in requests and in its manual.
-set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/cli/command_get.c ${CMAKE_SOURCE_DIR}/src/cli/manual.c APPEND PROPERTY COMPILE_DEFINITIONS
+# What weir calls itself in requests, in its manual, and as a library.
+set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/cli/command_get.c ${CMAKE_SOURCE_DIR}/src/cli/manual.c
+  ${CMAKE_SOURCE_DIR}/src/lib/weir_values.c APPEND PROPERTY COMPILE_DEFINITIONS
   "WEIR_VERSION=\"${PROJECT_VERSION}\"")

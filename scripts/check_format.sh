@@ -5,7 +5,7 @@ set -eu
 fix=
 [ "${1:-}" != --fix ] || { fix=yes; shift; }
 cd "${1:-$(dirname "$0")/..}"
-files=$(find src include tests -name '*.[ch]' 2>/dev/null | sort)
+files=$(find src include examples tests -name '*.[ch]' 2>/dev/null | sort)
 [ -n "$files" ] || { echo "format: no files found, so nothing was checked"; exit 1; }
 # shellcheck disable=SC2086 # lists of words
 [ -z "$fix" ] || exec clang-format-14 --style=file -i $files
