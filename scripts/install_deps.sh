@@ -7,7 +7,7 @@ set -eu
 build="build-essential cmake ninja-build pkg-config libjson-c-dev libssl-dev libinih-dev libedit-dev libxxhash-dev liburing-dev
  libcurl4-openssl-dev libsqlite3-dev libmicrohttpd-dev"
 test="clang-14 libclang-rt-14-dev llvm-14 clang-format-14 libcmocka-dev libpcre2-dev libutf8proc-dev pmccabe shellcheck
- gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static"
+ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static nodejs npm"
 
 case "${1:-}" in
 build) wanted=$build ;;
@@ -27,6 +27,11 @@ fi
 
 missing=
 for package in $wanted; do
+    # Node may come from elsewhere, and then brings its own npm.
+    case $package in
+    nodejs) command -v node >/dev/null && continue ;;
+    npm) command -v npm >/dev/null && continue ;;
+    esac
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || missing="$missing $package"
 done

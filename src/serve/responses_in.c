@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_BYTES_MAX = 64 << 20, WHERE_BYTES = 96 };
+enum { TEXT_BYTES_MAX = 64 << 20, WHERE_BYTES = 96, REFERENCES_MAX = 4096 };
 
 struct reading {
     struct call *call;
@@ -175,13 +175,6 @@ static bool skip(struct reading *r, struct json_object *item, const char *where)
     return true;
 }
 
-static bool refuse_reference(struct reading *r, struct json_object *item, const char *where)
-{
-    (void)item;
-    return problem_set(r->problem, PROBLEM_UNSUPPORTED, where,
-                       "%s: references to items are not supported; send the item, or previous_response_id", where);
-}
-
 static const struct {
     const char *type;
     item_fn *add;
@@ -195,7 +188,6 @@ static const struct {
     {"custom_tool_call_output", add_output},
     {"local_shell_call", add_shell_call},
     {"local_shell_call_output", add_output},
-    {"item_reference", refuse_reference},
     {"compaction", skip}, /* these only annotate */
     {"web_search_call", skip},
     {"file_search_call", skip},
@@ -227,30 +219,107 @@ static bool append_copies(struct json_object *to, struct json_object *from)
     return true;
 }
 
-/* What the previous response was made from, and what it was. */
-static bool append_previous(struct call *call, struct problem *problem)
+/* A response out of the store, parsed: what it was made from, and itself. */
+struct stored {
+    struct json_object *items, *response;
+};
+
+static void drop_stored(struct stored *stored)
+{
+    json_object_put(stored->items);
+    json_object_put(stored->response);
+    *stored = (struct stored){0};
+}
+
+typedef bool get_fn(struct response_store *store, const char *id, struct buf *response, struct buf *input,
+                    struct err *err);
+
+static bool read_stored(struct call *call, get_fn *get, const char *id, struct stored *stored, struct problem *problem)
 {
     struct err err = {0};
     struct buf response, input;
     struct alloc *alloc = call->server->alloc;
-    struct json_object *items = NULL, *object = NULL;
+    struct json_rules rules = json_rules_request;
+    drop_stored(stored);
+    rules.bytes_max = RESPONSE_STORE_BYTES_MAX;
     buf_init(&response, alloc, RESPONSE_STORE_BYTES_MAX);
     buf_init(&input, alloc, RESPONSE_STORE_BYTES_MAX);
-    struct json_rules rules = json_rules_request;
-    rules.bytes_max = RESPONSE_STORE_BYTES_MAX;
-    bool ok = response_store_get(call->server->responses, call->previous_id, &response, &input, &err);
+    bool ok = get(call->server->responses, id, &response, &input, &err);
     if (!ok) problem_from(problem, PROBLEM_NOT_FOUND, &err);
-    if (ok)
-        ok = json_doc_parse(&items, alloc, &rules, "stored input", input.data, input.bytes, &err) &&
-             json_doc_parse(&object, alloc, &rules, "stored response", response.data, response.bytes, &err) &&
-             append_copies(call->input_items, items) &&
-             append_copies(call->input_items, json_object_object_get(object, "output"));
-    if (!ok && problem->kind == PROBLEM_NONE)
-        problem_set(problem, PROBLEM_INTERNAL, NULL, "the stored response cannot be read");
-    json_object_put(items);
-    json_object_put(object);
+    if (ok) {
+        ok = json_doc_parse(&stored->items, alloc, &rules, "stored input", input.data, input.bytes, &err) &&
+             json_doc_parse(&stored->response, alloc, &rules, "stored response", response.data, response.bytes, &err);
+        if (!ok) problem_set(problem, PROBLEM_INTERNAL, NULL, "the stored response cannot be read");
+    }
     buf_fini(&response);
     buf_fini(&input);
+    return ok;
+}
+
+static bool append_previous(struct call *call, struct problem *problem)
+{
+    struct stored stored = {0};
+    bool ok = read_stored(call, response_store_get, call->previous_id, &stored, problem);
+    if (ok && (!append_copies(call->input_items, stored.items) ||
+               !append_copies(call->input_items, json_object_object_get(stored.response, "output"))))
+        ok = problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
+    drop_stored(&stored);
+    return ok;
+}
+
+/* Borrowed, or NULL. */
+static struct json_object *find_item(struct json_object *list, const char *id)
+{
+    size_t n = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (field_is(json_object_array_get_idx(list, i), "id", id)) return json_object_array_get_idx(list, i);
+    return NULL;
+}
+
+static struct json_object *find_in_stored(const struct stored *stored, const char *id)
+{
+    struct json_object *item = find_item(json_object_object_get(stored->response, "output"), id);
+    return item ? item : find_item(stored->items, id);
+}
+
+static bool resolve(struct call *call, size_t index, struct stored *stored, struct problem *problem)
+{
+    char where[WHERE_BYTES];
+    struct json_object *reference = json_object_array_get_idx(call->input_items, index);
+    const char *id = field_word(reference, "id");
+    snprintf(where, sizeof where, "input[%zu]", index);
+    if (!*id)
+        return problem_set(problem, PROBLEM_MISSING_FIELD, where, "%s: a reference needs the id of an item", where);
+    struct json_object *item = find_in_stored(stored, id);
+    if (!item) {
+        if (!read_stored(call, response_store_get_by_item, id, stored, problem)) {
+            if (problem->kind == PROBLEM_NOT_FOUND) problem->kind = PROBLEM_INVALID_VALUE; /* the URL is right */
+            snprintf(problem->param, sizeof problem->param, "%s", where);
+            return false;
+        }
+        item = find_in_stored(stored, id);
+    }
+    if (!item)
+        return problem_set(problem, PROBLEM_INVALID_VALUE, where, "%s: there is no stored item '%.60s'", where, id);
+    return json_object_array_put_idx(call->input_items, index, json_object_get(item)) == 0 ||
+           problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
+}
+
+/* References become the items that they mean. Those of one conversation are all in its last response, which is kept at
+ * hand. */
+static bool resolve_references(struct call *call, struct problem *problem)
+{
+    struct stored stored = {0};
+    size_t n = json_object_array_length(call->input_items), n_references = 0;
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++) {
+        if (!field_is(json_object_array_get_idx(call->input_items, i), "type", "item_reference")) continue;
+        if (++n_references > REFERENCES_MAX)
+            ok = problem_set(problem, PROBLEM_INVALID_VALUE, "input", "input: more than %d references", REFERENCES_MAX);
+        else
+            ok = resolve(call, i, &stored, problem);
+    }
+    drop_stored(&stored);
     return ok;
 }
 
@@ -276,7 +345,8 @@ static bool read_items(struct call *call, struct problem *problem)
     if (input && !is_text && !json_object_is_type(input, json_type_array))
         return problem_set(problem, PROBLEM_INVALID_TYPE, "input", "input: must be a string or a list of items");
     bool ok = is_text ? append_text(call, input) : append_copies(call->input_items, input);
-    return ok || problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
+    if (!ok) return problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
+    return resolve_references(call, problem);
 }
 
 bool responses_read(struct call *call, struct problem *problem)

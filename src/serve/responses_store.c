@@ -116,21 +116,48 @@ void response_store_put(struct response_store *store, const char *id, struct buf
     pthread_mutex_unlock(&s->lock);
 }
 
+/* The quotation marks are no part of any text: there they would be escaped. */
+static struct entry *find_by_item(struct response_store *s, const char *id)
+{
+    char member[NAME_BYTES + 32];
+    int n = snprintf(member, sizeof member, "\"id\":\"%s\"", id);
+    if (n >= (int)sizeof member) return NULL; /* none of ours is so long */
+    make_room(s, 0);
+    struct entry *e = s->first;
+    while (e && !memmem(e->response, e->n_response, member, (size_t)n) &&
+           !memmem(e->input, e->n_input, member, (size_t)n))
+        e = e->next;
+    return e;
+}
+
+/* Under the lock. */
+static bool copy(struct response_store *s, struct entry *e, struct buf *response, struct buf *input, struct err *err)
+{
+    unlink_entry(e);
+    link_first(s, e);
+    return (!response || buf_add(response, e->response, e->n_response, err)) &&
+           (!input || buf_add(input, e->input, e->n_input, err));
+}
+
 bool response_store_get(struct response_store *store, const char *id, struct buf *response, struct buf *input,
                         struct err *err)
 {
-    struct response_store *s = store;
-    pthread_mutex_lock(&s->lock);
-    struct entry *e = find(s, id);
-    bool ok = e != NULL;
-    if (!ok) err_set(err, ERR_USER, "there is no stored response '%.60s'; they are kept for an hour", id);
-    if (ok && response) ok = buf_add(response, e->response, e->n_response, err);
-    if (ok && input) ok = buf_add(input, e->input, e->n_input, err);
-    if (e) {
-        unlink_entry(e);
-        link_first(s, e);
-    }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_lock(&store->lock);
+    struct entry *e = find(store, id);
+    bool ok = e ? copy(store, e, response, input, err)
+                : err_set(err, ERR_USER, "there is no stored response '%.60s'; they are kept for an hour", id);
+    pthread_mutex_unlock(&store->lock);
+    return ok;
+}
+
+bool response_store_get_by_item(struct response_store *store, const char *id, struct buf *response, struct buf *input,
+                                struct err *err)
+{
+    pthread_mutex_lock(&store->lock);
+    struct entry *e = find_by_item(store, id);
+    bool ok = e ? copy(store, e, response, input, err)
+                : err_set(err, ERR_USER, "there is no stored item '%.60s'; they are kept for an hour", id);
+    pthread_mutex_unlock(&store->lock);
     return ok;
 }
 

@@ -22,6 +22,10 @@ void response_store_put(struct response_store *store, const char *id, struct buf
 bool response_store_get(struct response_store *store, const char *id, struct buf *response, struct buf *input,
                         struct err *err) MUST_CHECK;
 
+/* The same for the most recently used response that has an item of this id, in its output or its input. */
+bool response_store_get_by_item(struct response_store *store, const char *id, struct buf *response, struct buf *input,
+                                struct err *err) MUST_CHECK;
+
 /* False: there was none. */
 bool response_store_delete(struct response_store *store, const char *id);
 

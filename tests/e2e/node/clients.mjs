@@ -1,36 +1,12 @@
 // The official client libraries against a running server. usage: node clients.mjs URL
-// Prints one line for each scenario; the exit code is 1 when one of them fails.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 import Anthropic from "@anthropic-ai/sdk";
+import { scenario, idle, run, question, shape, stats, weather } from "./harness.mjs";
 
 const url = process.argv[2];
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: "any", maxRetries: 0 });
 const anthropic = new Anthropic({ baseURL: url, apiKey: "any", maxRetries: 0 });
-const scenarios = [];
-const scenario = (name, run) => scenarios.push([name, run]);
-
-const question = [{ role: "user", content: "What is the capital of France?" }];
-const weather = {
-  name: "get_weather",
-  description: "Get the current weather for a city.",
-  parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
-};
-const shape = {
-  type: "object",
-  properties: { name: { type: "string", maxLength: 12 }, age: { type: "integer", minimum: 0, maximum: 150 } },
-  required: ["name", "age"],
-  additionalProperties: false,
-};
-
-async function stats() {
-  return (await fetch(`${url}/stats`)).json();
-}
-async function idle() {
-  const until = Date.now() + 5000;
-  while ((await stats()).requests.open > 0) assert.ok(Date.now() < until, "a request is still open");
-}
-
 scenario("openai: models", async () => {
   const list = await openai.models.list();
   assert.equal(list.data.length, 1);
@@ -148,7 +124,7 @@ scenario("openai: an aborted stream ends its request", async () => {
   });
   for await (const chunk of stream) if (chunk.choices[0]?.delta.content) break;
   stream.controller.abort();
-  await idle();
+  await idle(url);
 });
 
 scenario("openai: a response, and one that goes on from it", async () => {
@@ -284,7 +260,54 @@ scenario("anthropic: an aborted stream ends its request", async () => {
   await new Promise((resolve) => stream.once("text", resolve));
   stream.abort();
   await assert.rejects(stream.finalMessage());
-  await idle();
+  await idle(url);
+});
+
+// Each way of giving up, for requests that would go on for minutes: the server stops too, and nothing is sent twice.
+const endless = { model: "x", max_tokens: 4000, ignore_eos: true, messages: question };
+const givers = {
+  "openai: a timeout": () => openai.withOptions({ timeout: 400, maxRetries: 0 }).chat.completions.create(endless),
+  "openai: an aborted answer": () =>
+    openai.chat.completions.create(endless, { signal: AbortSignal.timeout(400), maxRetries: 0 }),
+  "openai: a response that takes too long": () => openai.withOptions({ timeout: 400, maxRetries: 0 })
+    .responses.create({ model: "x", input: "hi", ignore_eos: true, max_output_tokens: 4000 }),
+  "anthropic: a timeout": () => anthropic.withOptions({ timeout: 400, maxRetries: 0 }).messages.create(endless),
+  "anthropic: an aborted answer": () =>
+    anthropic.messages.create(endless, { signal: AbortSignal.timeout(400), maxRetries: 0 }),
+};
+for (const [name, give] of Object.entries(givers)) {
+  scenario(`${name} ends its request`, async () => {
+    const before = (await stats(url)).answers.cancelled;
+    await assert.rejects(give(), (error) =>
+      error instanceof OpenAI.APIConnectionTimeoutError || error instanceof OpenAI.APIUserAbortError ||
+      error instanceof Anthropic.APIConnectionTimeoutError || error instanceof Anthropic.APIUserAbortError);
+    await idle(url);
+    assert.equal((await stats(url)).answers.cancelled, before + 1);
+  });
+}
+
+scenario("openai: a timeout is retried, and each attempt ends", async () => {
+  const before = (await stats(url)).answers.cancelled;
+  await assert.rejects(openai.withOptions({ timeout: 400, maxRetries: 1 }).chat.completions.create(endless),
+    OpenAI.APIConnectionTimeoutError);
+  await idle(url);
+  assert.equal((await stats(url)).answers.cancelled, before + 2);
+});
+
+scenario("anthropic: structured output is valid", async () => {
+  const reply = await anthropic.messages.create({
+    model: "x", max_tokens: 60, messages: [{ role: "user", content: "Give me a JSON object with name and age." }],
+    output_config: { format: { type: "json_schema", schema: shape } },
+  });
+  assert.deepEqual(Object.keys(JSON.parse(reply.content[0].text)).sort(), ["age", "name"]);
+});
+
+scenario("openai: structured output of a response is valid", async () => {
+  const reply = await openai.responses.create({
+    model: "x", input: "Give me a JSON object with name and age.",
+    text: { format: { type: "json_schema", name: "person", schema: shape, strict: true } },
+  });
+  assert.deepEqual(Object.keys(JSON.parse(reply.output_text)).sort(), ["age", "name"]);
 });
 
 scenario("both: a full queue is retried when it says so", async () => {
@@ -301,19 +324,7 @@ scenario("both: a full queue is retried when it says so", async () => {
   const patient = openai.withOptions({ maxRetries: 2 }).chat.completions.create({ model: "x", messages: question });
   for (const stream of streams) stream.controller.abort();
   assert.match((await patient).choices[0].message.content, /Paris/);
-  await idle();
+  await idle(url);
 });
 
-let failed = 0;
-for (const [name, run] of scenarios) {
-  const start = Date.now();
-  try {
-    await run();
-    console.log(`ok   ${name} (${Date.now() - start} ms)`);
-  } catch (error) {
-    failed++;
-    console.log(`FAIL ${name}\n${error.stack}`);
-  }
-}
-console.log(`${scenarios.length - failed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+await run();
