@@ -22,17 +22,22 @@ static void keep_log(void *context, const char *line)
 
 void demo_server_init(struct demo_server *demo)
 {
+    demo_server_init_at(demo, DIR);
+}
+
+void demo_server_init_at(struct demo_server *demo, const char *dir)
+{
     struct err err = {0};
     *demo = (struct demo_server){0};
     pthread_mutex_init(&demo->log_lock, NULL);
-    if (!config_read(&demo->config, &demo->alloc, file_system_real(), DIR, &err)) fail_msg("%s", err.text);
-    if (!text_model_open(&demo->model, &demo->alloc, file_system_real(), DIR, &demo->config, &err))
+    if (!config_read(&demo->config, &demo->alloc, file_system_real(), dir, &err)) fail_msg("%s", err.text);
+    if (!text_model_open(&demo->model, &demo->alloc, file_system_real(), dir, &demo->config, &err))
         fail_msg("%s", err.text);
     demo->sampling = demo->model.defaults;
     demo->sampling.temperature = 0;
     demo->sampling.max_tokens = 64;
     demo->service_settings = (struct service_settings){
-        .engine = engine_settings_default(DIR),
+        .engine = engine_settings_default(dir),
         .fs = file_system_real(),
         .model = &demo->model,
         .n_waiting_max = 64,

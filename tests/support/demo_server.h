@@ -24,6 +24,7 @@ struct demo_server {
 
 /* Settings that a test changes before it starts. Temperature 0, 64 tokens. */
 void demo_server_init(struct demo_server *demo);
+void demo_server_init_at(struct demo_server *demo, const char *dir); /* with another model; dir is borrowed */
 
 /* Returns when the model is ready. Fails the test if it does not come up. */
 void demo_server_start(struct demo_server *demo);
