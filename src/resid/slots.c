@@ -311,6 +311,7 @@ enum slots_answer slots_want(struct slots *s, uint32_t key, enum read_priority p
         s->stats.n_joined++;
     }
     if (slot->is_hinted) s->stats.n_hint_hits++;
+    if (slot->is_hinted || held == NO_SLOT) s->stats.bytes_needed += weight_bytes;
     slot->is_hinted = false;
     s->stats.bytes_wanted += weight_bytes;
     policy_on_touch(s->with.policy, key);

@@ -32,6 +32,7 @@ struct slots_stats {
     uint64_t n_loads, n_failed_loads, n_stale_reads, n_evictions;
     uint64_t n_fallbacks;  /* reads that failed in a copy and went to the original */
     uint64_t bytes_wanted; /* weight bytes of all wants */
+    uint64_t bytes_needed; /* of those, what was not there and what only a hint had brought */
     uint64_t bytes_loaded; /* landed in slots, whole pages, also in vain */
 };
 

@@ -27,6 +27,31 @@ for part in prefill decode; do
 done
 "$weir" bench decode models/demo --sizes 3 --sequences 5 --runs 1 >"$work/out" 2>&1 || fail "five sequences: $(cat "$work/out")"
 
+"$weir" bench disk models/demo >"$work/out" 2>&1 || fail "disk: $(cat "$work/out")"
+[ "$(grep -c 'in flight .* GB/s .* GB/s' "$work/out")" -eq 6 ] || fail "disk: not one line for each depth"
+# The engine against its ceilings: every phase with its two quotients, and bytes that add up.
+"$weir" bench engine models/demo --experts-resident 25% >"$work/out" 2>&1 ||
+    fail "engine: $(cat "$work/out")"
+[ "$(grep -c 'time over the larger floor, which is the .*; the disk at .* of its ceiling' "$work/out")" -eq 4 ] ||
+    { fail "engine: not two quotients for each phase"; cat "$work/out"; }
+"$weir" bench engine models/demo --experts-resident 25% --json >"$work/out" 2>"$work/err" ||
+    fail "engine --json: $(cat "$work/err")"
+for phase in first_prompt prefill warm_up decode; do
+    sed -n "s/.*\"$phase\":{\([^}]*\)}.*/\1/p" "$work/out" | tr -d '"' | tr ',' '\n' | tr ':' ' ' |
+        awk -v phase="$phase" '
+            { v[$1] = $2 }
+            function near(what, a, b) { if (a - b > 0.02 * b || b - a > 0.02 * b) { print phase, what, a, b; bad = 1 } }
+            END {
+                s = v["ns"] / 1e9; disk = v["disk_bytes_per_second"]
+                if (!(v["tokens"] > 0 && disk > 0 && v["bytes_needed"] <= v["bytes_wanted"])) { print phase; exit 1 }
+                near("disk floor", v["disk_floor_seconds"] + 1e-5, v["bytes_needed"] / disk + 1e-5)
+                larger = v["disk_floor_seconds"] > v["processor_seconds"] ? v["disk_floor_seconds"] : v["processor_seconds"]
+                near("over floor", v["over_floor"], s / larger)
+                near("disk share", v["disk_share"] + 1e-3, v["bytes_read"] / s / disk + 1e-3)
+                exit bad
+            }' || fail "engine: the quotients of $phase do not follow from its figures"
+done
+
 got=0
 "$weir" bench decoed models/demo >"$work/out" 2>&1 || got=$?
 { [ $got -eq 2 ] && grep -q "the nearest is 'decode'" "$work/out"; } || fail "a part that does not exist"
