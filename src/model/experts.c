@@ -116,7 +116,7 @@ bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *
         return false;
 
     /* While reads are under way: what needs none. */
-    foresee_run(f, layer);
+    foresee_run(f, layer + 1);
     stage_end(&f->stages, STAGE_ROUTER);
     swiglu_run(f, f->shared_out, &block->role[ROLE_SHARED_GATE], &block->role[ROLE_SHARED_UP],
                &block->role[ROLE_SHARED_DOWN], f->normed, f->n_rows);

@@ -1,5 +1,5 @@
-/* Which experts the next layer will probably want: its norm and router over this layer's residual stream, before the
- * feed-forward of this layer is known. Only advice for whoever keeps the weights: nothing of it enters a result. */
+/* Which experts the next sparse layer will probably want: its norm and router over the residual stream as it is now,
+ * before what lies between is known. Only advice for whoever keeps the weights: nothing of it enters a result. */
 #include "model/forward_int.h"
 #include <math.h>
 #include <string.h>
@@ -20,14 +20,15 @@ static void foresee_row(struct forward *f, size_t row, const float *bias, uint32
     }
 }
 
-/* Experts that any row is expected to want, ascending as they lie on disk; of a single row the likeliest half, the
- * likeliest first. */
-void foresee_run(struct forward *f, uint32_t layer)
+/* Experts that any row is expected to want, ascending as they lie on disk; of a single row the likeliest first, of
+ * which the surer half is worth a read at any time: a wrong guess costs one. */
+void foresee_run(struct forward *f, uint32_t next)
 {
     const struct config *c = &f->config;
-    uint32_t next = layer + 1, k = c->n_experts_per_token;
-    size_t n_rows = f->n_rows < FEED_ROWS ? f->n_rows : FEED_ROWS, n = 0;
-    if (!f->options.foresees || next >= c->n_layers || !c->is_sparse[next]) return;
+    uint32_t k = c->n_experts_per_token;
+    size_t n_rows = f->n_rows < FEED_ROWS ? f->n_rows : FEED_ROWS, n = 0, n_sure;
+    while (next < c->n_layers && !c->is_sparse[next]) next++;
+    if (!f->options.foresees || next >= c->n_layers) return;
     const struct block_weights *block = &f->spine->blocks[next];
     for (size_t r = 0; r < n_rows; r++)
         f->kern.rmsnorm(f->expert_in + r * c->hidden, f->stream + r * c->hidden, vector_of(block, ROLE_POST_NORM),
@@ -35,7 +36,8 @@ void foresee_run(struct forward *f, uint32_t layer)
     linear_apply(&f->linear, f->router_scores, &block->role[ROLE_ROUTER], f->expert_in, n_rows);
     if (n_rows == 1) {
         foresee_row(f, 0, vector_of(block, ROLE_ROUTER_BIAS), f->foreseen);
-        n = (k + 1) / 2; /* the surer half: a wrong guess costs a read */
+        n = k;
+        n_sure = (k + 1) / 2;
     } else {
         memset(f->foreseen_by, 0, c->n_experts * sizeof *f->foreseen_by);
         for (size_t r = 0; r < n_rows; r++) {
@@ -44,6 +46,7 @@ void foresee_run(struct forward *f, uint32_t layer)
         }
         for (uint32_t e = 0; e < c->n_experts; e++)
             if (f->foreseen_by[e] > 0) f->foreseen[n++] = e;
+        n_sure = n;
     }
-    f->weights->ops->hint(f->weights, next, f->foreseen, n);
+    f->weights->ops->hint(f->weights, next, f->foreseen, n_sure, n);
 }

@@ -6,6 +6,11 @@
 #include <math.h>
 #include <string.h>
 
+static void tend_weights(void *weights)
+{
+    ((struct weights *)weights)->ops->tend(weights);
+}
+
 bool forward_new(struct forward **forward, struct alloc *alloc, const struct config *config, struct weights *weights,
                  const struct kern *kern, struct team *team, const struct forward_options *options, struct err *err)
 {
@@ -21,6 +26,8 @@ bool forward_new(struct forward **forward, struct alloc *alloc, const struct con
     f->kern = *kern;
     f->team = team;
     f->options = *options;
+    f->stages.looks_up = tend_weights;
+    f->stages.who = weights;
     struct kv_layout layout;
     kv_layout_init(&layout, config, options->kv_storage, f->spine->has_dsa, f->spine->has_mtp,
                    f->spine->mtp_has_indexer);
@@ -153,7 +160,7 @@ static bool run_block(struct forward *f, uint32_t layer, struct err *err)
     if (f->config.is_sparse[layer]) {
         if (!experts_run(f, layer, block, err)) return false; /* the only step that may wait for the disk */
     } else {
-        foresee_run(f, layer);
+        foresee_run(f, layer + 1);
         swiglu_run(f, f->update, &block->role[ROLE_GATE], &block->role[ROLE_UP], &block->role[ROLE_DOWN], f->normed,
                    f->n_rows);
         stage_end(&f->stages, STAGE_DENSE);
@@ -199,6 +206,8 @@ bool forward_pass(struct forward *forward, const struct forward_row *rows, size_
     }
     if (!f->weights->ops->embed(f->weights, f->tokens, n_rows, f->stream, err)) return false;
     stage_end(&f->stages, STAGE_EMBED);
+    foresee_run(f, 0); /* a poor guess, but the disk has nothing else to do */
+    stage_end(&f->stages, STAGE_ROUTER);
     for (uint32_t layer = 0; layer < f->config.n_layers; layer++)
         if (!run_block(f, layer, err)) return false;
     run_head(f, f->spine->final_norm.payload, n_logit_rows);

@@ -138,8 +138,8 @@ bool indexer_run(struct forward *f, uint32_t layer, const struct block_weights *
 /* routed and routed_weights from normed. */
 bool router_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err) MUST_CHECK;
 
-/* Hints at the experts that layer + 1 will want, when that was asked for. */
-void foresee_run(struct forward *f, uint32_t layer);
+/* Hints at the experts that the first sparse layer from `next` on will want, when that was asked for. */
+void foresee_run(struct forward *f, uint32_t next);
 
 /* update = experts(normed), router included. */
 bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err) MUST_CHECK;

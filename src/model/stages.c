@@ -20,6 +20,7 @@ void stage_begin(struct stage_clock *clock)
 
 void stage_end(struct stage_clock *clock, enum stage stage)
 {
+    if (clock->looks_up) clock->looks_up(clock->who);
     if (!clock->now_ns) return;
     int64_t now = clock->now_ns(clock->context);
     clock->times.ns[stage] += now - clock->last_ns;

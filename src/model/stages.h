@@ -38,6 +38,9 @@ typedef int64_t stage_now_fn(void *context);
 struct stage_clock {
     stage_now_fn *now_ns; /* NULL: nothing is counted */
     void *context;
+    /* Where a stage ends, the engine thread looks up from its work: for whoever has something to look after. */
+    void (*looks_up)(void *who); /* NULL: nobody */
+    void *who;
     int64_t last_ns;
     struct stage_times times; /* of all passes so far */
 };

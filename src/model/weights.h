@@ -42,7 +42,10 @@ struct weights_ops {
     void (*unpin)(struct weights *weights, struct lease *lease);
     /* Forgets what is left of the last want: a pass was called off. Leases handed out stay. */
     void (*drop)(struct weights *weights);
-    void (*hint)(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n);
+    /* n experts that are expected to be wanted; the first n_sure of them more likely than not by far. */
+    void (*hint)(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n_sure, size_t n);
+    /* Called whenever the engine thread looks up from its work, a dozen times a layer: keeps reads going. */
+    void (*tend)(struct weights *weights);
     /* Embedding rows of n tokens (all < vocab) to out [n][hidden]. */
     bool (*embed)(struct weights *weights, const uint32_t *tokens, size_t n, float *out, struct err *err);
 };

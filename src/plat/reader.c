@@ -390,13 +390,19 @@ static void take_off(struct reader *r, uint32_t i)
                                });
 }
 
+static unsigned background_max(const struct reader *r, int priority)
+{
+    unsigned share = priority == READ_HINT ? 2 : 4;
+    return r->settings.depth > share ? r->settings.depth / share : 1;
+}
+
 /* The most urgent request that may take off now, or NONE. */
 static uint32_t next_in_line(struct reader *r)
 {
-    unsigned background_max = r->settings.depth > 1 ? r->settings.depth / 2 : 1;
     for (int p = 0; p < READ_PRIORITIES; p++) {
         if (r->queued[p].first == NONE) continue;
-        if (p >= READ_HINT && r->n_flying_background >= background_max) return NONE;
+        if (p >= READ_HINT && r->n_flying > r->n_flying_background) return NONE;
+        if (p >= READ_HINT && r->n_flying_background >= background_max(r, p)) return NONE;
         return pop_front(r, &r->queued[p]);
     }
     return NONE;

@@ -5,13 +5,14 @@
  * A request is queued by reader_submit and gives exactly one struct read_done, in any order. Everything a device may do
  * in between is settled here, once for all devices: at most `depth` attempts are in flight; EINTR and short reads go
  * on where they stopped; EIO is tried three more times with a growing pause; anything else fails that request only.
- * Demand goes first, then the rest of a running sweep, then hints, then state. Hints and state start only while nothing
- * more urgent is queued and never fill more than half of the depth, so that demand never waits behind them.
+ * Demand goes first, then the rest of a running sweep, then hints, guesses and state. These start only while nothing
+ * more urgent is queued or in flight, so that they take no bandwidth from it, and never fill more than half of the
+ * depth (guesses and state: a quarter), so that demand which comes up has room at once.
  *
  * The buffer belongs to the reader from submit until the request is done, cancelled or not. Owned by one thread. */
 #include "plat/aio.h"
 
-enum read_priority { READ_DEMAND, READ_SWEEP, READ_HINT, READ_STATE, READ_PRIORITIES };
+enum read_priority { READ_DEMAND, READ_SWEEP, READ_HINT, READ_GUESS, READ_STATE, READ_PRIORITIES };
 
 struct read_request {
     uint32_t file; /* from reader_add_file */

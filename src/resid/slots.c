@@ -339,8 +339,14 @@ bool slots_hint_room(const struct slots *s)
     return !reader_has_queued(s->with.reader, READ_SWEEP) && reader_room(s->with.reader) >= 2 * s->pieces_max;
 }
 
-void slots_hint(struct slots *s, uint32_t key)
+bool slots_are_idle(const struct slots *s)
 {
+    return reader_outstanding(s->with.reader) == 0;
+}
+
+void slots_hint(struct slots *s, uint32_t key, enum read_priority priority)
+{
+    ASSERT(priority >= READ_HINT);
     ASSERT(key < s->n_keys);
     uint64_t weight_bytes;
     if (s->slot_of[key] != NO_SLOT || !slots_hint_room(s)) return;
@@ -351,7 +357,7 @@ void slots_hint(struct slots *s, uint32_t key)
         if (!slot || !policy_prefers(s->with.policy, key, slot->key)) return;
         evict(s, slot);
     }
-    begin_load(s, slot, key, READ_HINT);
+    begin_load(s, slot, key, priority);
     slot->is_hinted = true;
     s->stats.n_hints++;
 }

@@ -55,8 +55,11 @@ bool slots_has(const struct slots *slots, uint32_t key);
 
 /* Whether a hint may begin now: nothing more urgent is queued, and the reader has room to spare. */
 bool slots_hint_room(const struct slots *slots);
-/* Begins to load an expert that nobody asked for yet, unless that costs something of more value. */
-void slots_hint(struct slots *slots, uint32_t key);
+/* Whether no read is under way. */
+bool slots_are_idle(const struct slots *slots);
+/* Begins to load an expert that nobody asked for yet, unless that costs something of more value. Priority: READ_HINT or
+ * below. */
+void slots_hint(struct slots *slots, uint32_t key, enum read_priority priority);
 /* Gives up hinted loads of this layer that are neither leased nor among keys [n] (ascending). */
 void slots_drop_hints(struct slots *slots, uint32_t layer, const uint32_t *keys, size_t n);
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { IO_DEPTH = 32, IO_THREADS = 8, RECHECKS_A_PASS = 8, NOTES_MAX = 8 };
+enum { IO_DEPTH = 16, IO_THREADS = 8, RECHECKS_A_PASS = 8, NOTES_MAX = 8 };
 #define PIECE_BYTES (UINT64_C(4) << 20)
 #define QUIET_NS INT64_C(60000000000) /* without a shrink before a slot comes back */
 #define LIMITS_EVERY_NS                                                                          \

@@ -34,7 +34,7 @@ struct streamer {
     uint32_t *keys;             /* [n_experts] scratch */
     uint32_t n_entries, n_left; /* n_left: not yet handed out */
     uint32_t *hints;            /* [n_experts] keys that were hinted at, in order, and how far they were begun */
-    uint32_t n_hints, next_hint;
+    uint32_t n_hints, n_sure_hints, next_hint;
     uint32_t *preload; /* keys to be loaded when there is nothing else to do */
     uint32_t n_preload, next_preload;
     uint32_t layer;
@@ -89,18 +89,20 @@ static void start_misses(struct streamer *s)
     }
 }
 
-/* Hints wait until everything that is wanted has been begun and taken up by the device. */
+/* Hints wait until everything that is wanted has been begun and taken up by the device; those that are not sure, until
+ * the device has nothing to do at all. */
 static void start_hints(struct streamer *s)
 {
     for (uint32_t i = 0; i < s->n_entries; i++)
         if (s->entries[i].state == ENTRY_WAITING) return;
     for (; s->next_hint < s->n_hints; s->next_hint++) {
-        if (!slots_hint_room(s->slots)) return;
-        slots_hint(s->slots, s->hints[s->next_hint]);
+        bool is_sure = s->next_hint < s->n_sure_hints;
+        if (!(is_sure ? slots_hint_room(s->slots) : slots_are_idle(s->slots))) return;
+        slots_hint(s->slots, s->hints[s->next_hint], is_sure ? READ_HINT : READ_GUESS);
     }
     for (; s->next_preload < s->n_preload; s->next_preload++) {
         if (!slots_hint_room(s->slots)) return;
-        slots_hint(s->slots, s->preload[s->next_preload]);
+        slots_hint(s->slots, s->preload[s->next_preload], READ_HINT);
     }
 }
 
@@ -254,13 +256,19 @@ static void unpin(struct weights *weights, struct lease *lease)
     keep_going(s);
 }
 
-static void hint(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n)
+static void tend(struct weights *weights)
+{
+    keep_going(streamer_of(weights));
+}
+
+static void hint(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n_sure, size_t n)
 {
     struct streamer *s = streamer_of(weights);
     if (!s->inventory->layers[layer].experts) return;
     ASSERT(n <= s->inventory->config->n_experts);
     for (size_t i = 0; i < n; i++) s->hints[i] = slots_key(s->slots, layer, ids[i]);
     s->n_hints = (uint32_t)n;
+    s->n_sure_hints = (uint32_t)n_sure;
     s->next_hint = 0;
     keep_going(s);
 }
@@ -360,7 +368,7 @@ static bool make_embedding(struct streamer *s, struct err *err)
 
 bool streamer_new(struct weights **out, struct alloc *alloc, const struct streamer_settings *settings, struct err *err)
 {
-    static const struct weights_ops ops = {want, next, unpin, drop_want, hint, embed};
+    static const struct weights_ops ops = {want, next, unpin, drop_want, hint, tend, embed};
     const struct inventory *inventory = settings->slots.inventory;
     ASSERT(settings->embedding_rows_kept > 0);
     if (!check_formats(inventory, err)) return false;

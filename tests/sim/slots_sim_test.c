@@ -135,11 +135,12 @@ static void one_want(struct rig *r, uint32_t layer)
     for (uint32_t k = 0; k < n && one_next(r, layer, order, ids[k], &seen); k++) {
         slots_check(streamer_slots(r->weights));
         while (r->n_held > hold_max) give_back(r, rnd(r->n_held));
+        if (rnd(2) == 0) r->weights->ops->tend(r->weights);
         slots_check(streamer_slots(r->weights));
     }
     if (rnd(3) == 0) {
         uint32_t hints[TOY_EXPERTS], other = 1 + rnd(TOY_LAYERS), n_hints = pick(hints, 4);
-        r->weights->ops->hint(r->weights, other, hints, n_hints);
+        r->weights->ops->hint(r->weights, other, hints, rnd(n_hints + 1), n_hints);
     }
     while (r->n_held > 0) give_back(r, 0);
 }

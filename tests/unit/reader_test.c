@@ -243,6 +243,38 @@ static void demand_overtakes_and_hints_leave_room(void **state)
     bench_close(&b);
 }
 
+/* Of eight places hints take four, guesses two, and neither begins beside a read that is wanted. */
+static void what_nobody_asked_for_waits_until_nothing_else_flies(void **state)
+{
+    (void)state;
+    static const enum read_priority priorities[] = {READ_HINT, READ_GUESS, READ_STATE};
+    static const unsigned flying[] = {4, 2, 2};
+    static unsigned char buffers[8][256];
+    for (int p = 0; p < 3; p++) {
+        struct bench b = {.device = {.seed = 1, .delay_ns_min = 1000, .delay_ns_max = 1000}};
+        struct err err = {0};
+        struct read_done done;
+        unsigned n = 0;
+        bench_open(&b, 8, 8);
+        for (unsigned i = 0; i < 8; i++) {
+            struct read_request ask = ask_for(&b, i * 256, 256, buffers[i], i);
+            ask.priority = i == 0 ? READ_DEMAND : priorities[p];
+            assert_true(reader_submit(b.reader, &ask, &err));
+        }
+        assert_false(reader_poll(b.reader, &done));
+        assert_int_equal(b.device.n_flying, 1);
+        assert_true(reader_wait(b.reader, &done));
+        assert_int_equal(done.tag, 0);
+        assert_int_equal(b.device.n_flying, flying[p]);
+        while (reader_wait(b.reader, &done)) {
+            n++;
+            assert_true(b.device.n_flying <= flying[p]);
+        }
+        assert_int_equal(n, 7);
+        bench_close(&b);
+    }
+}
+
 static void cancel_and_promote(void **state)
 {
     (void)state;
@@ -483,6 +515,7 @@ int main(void)
         cmocka_unit_test(eio_is_tried_three_more_times_with_a_pause),
         cmocka_unit_test(the_ceiling_may_pass_the_end_but_a_cut_file_is_told),
         cmocka_unit_test(demand_overtakes_and_hints_leave_room),
+        cmocka_unit_test(what_nobody_asked_for_waits_until_nothing_else_flies),
         cmocka_unit_test(cancel_and_promote),
         cmocka_unit_test(freeing_with_reads_in_flight_leaves_nothing),
         cmocka_unit_test(every_allocation_may_fail),

@@ -276,9 +276,9 @@ static void hints_are_cheap_and_give_way(void **state)
     struct bench b;
     uint32_t slot, key;
     bench_open(&b, 6, 1, 1);
-    slots_hint(b.slots, slots_key(b.slots, 1, 0));
+    slots_hint(b.slots, slots_key(b.slots, 1, 0), READ_HINT);
     assert_int_equal(slots_stats(b.slots)->n_loading, 1);
-    slots_hint(b.slots, slots_key(b.slots, 1, 1)); /* no room: ignored */
+    slots_hint(b.slots, slots_key(b.slots, 1, 1), READ_HINT); /* no room: ignored */
     assert_int_equal(slots_stats(b.slots)->n_loading, 1);
     /* Demand for another takes the slot as soon as the hint is off. */
     assert_int_equal(slots_want(b.slots, slots_key(b.slots, 1, 2), READ_DEMAND, &slot), SLOTS_NO_ROOM);
@@ -286,12 +286,12 @@ static void hints_are_cheap_and_give_way(void **state)
     assert_int_equal(slots_poll(b.slots, true, &key, NULL), SLOTS_FREED);
     load(&b, 1, 2, &slot);
     slots_unpin(b.slots, slot);
-    slots_hint(b.slots, slots_key(b.slots, 1, 3)); /* never asked for: not worth more than 1.2 */
+    slots_hint(b.slots, slots_key(b.slots, 1, 3), READ_HINT); /* never asked for: not worth more than 1.2 */
     assert_true(slots_has(b.slots, slots_key(b.slots, 1, 2)));
     assert_int_equal(slots_stats(b.slots)->n_loading, 0);
 
     /* A hinted load that is wanted is joined, not read again. */
-    slots_hint(b.slots, slots_key(b.slots, TOY_LAYERS, 0));
+    slots_hint(b.slots, slots_key(b.slots, TOY_LAYERS, 0), READ_HINT);
     load(&b, TOY_LAYERS, 0, &slot);
     slots_unpin(b.slots, slot);
     assert_int_equal(slots_stats(b.slots)->n_hint_hits, 1);
