@@ -277,9 +277,19 @@ static void drain(struct serving *s)
     }
 }
 
+static void tell_profile(const struct serving *s)
+{
+    const struct settings *settings = s->context->settings;
+    if (!settings->profile_path) return;
+    fprintf(s->context->log, "weir: from the profile %s (made by weir tune): ", settings->profile_path);
+    config_print_profile(s->context->log, settings);
+    fprintf(s->context->log, "\n");
+}
+
 static bool serve(struct serving *s, struct err *err)
 {
     const char *dir = s->context->operands[0];
+    tell_profile(s);
     if (!make_access(s, err)) return false;
     if (!config_read(&s->config, s->context->alloc, s->context->fs, dir, err)) return false;
     if (!text_model_open(&s->model, s->context->alloc, s->context->fs, dir, &s->config, err)) return false;

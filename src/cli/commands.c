@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/nearest.h"
 #include "cli/help.h"
+#include "cli/profile.h"
 #include "cli/resolve_model.h"
 #include <errno.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static int run_command(const struct command *command, const struct settings_sour
             .log = log,
         };
         struct location place;
-        bool ok = resolve_operand(&context, operands.words, &place, &err);
+        bool ok = resolve_operand(&context, operands.words, &place, &err) && profile_apply(&settings, &context, &err);
         code = ok ? command->run(&context) : fail(log, &err);
     }
     settings_fini(&settings);

@@ -29,6 +29,7 @@
     X(CONVERT, convert, NULL, "SOURCE DEST", 2, 2, "Make an int4 container in DEST from the checkpoint in SOURCE") \
     X(BENCH, bench, NULL, "disk|memory|engine|prefill|decode MODEL", 2, 2, \
       "Measure how fast this machine runs a model, and what it could reach") \
+    X(TUNE, tune, NULL, "MODEL", 1, 1, "Find and save the settings that run a model fastest on this machine") \
     X(DOCTOR, doctor, NULL, "[MODEL]", 0, 1, "Tell whether this machine would run weir, or a model, well") \
     X(SELFTEST, selftest, NULL, "", 0, 0, "Make a small model, run, kill and restore it, and compare every bit") \
     X(COMPLETION, completion, NULL, "bash|zsh|fish", 1, 1, "Print a script that lets a shell complete command lines") \

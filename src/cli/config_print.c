@@ -43,9 +43,22 @@ static void print_origin(FILE *out, const struct settings *settings, const struc
     char name[OPTION_ENVIRONMENT_NAME_MAX];
     switch (settings_origin(settings, option->name)) {
     case ORIGIN_DEFAULT: fprintf(out, "default"); return;
+    case ORIGIN_PROFILE: fprintf(out, "%s", settings->profile_path); return;
     case ORIGIN_CONFIG: fprintf(out, "%s", settings->config_path); return;
     case ORIGIN_ENVIRONMENT: fprintf(out, "%s", options_environment_name(option, name)); return;
     case ORIGIN_COMMAND_LINE: fprintf(out, "command line"); return;
+    }
+}
+
+void config_print_profile(FILE *out, const struct settings *settings)
+{
+    const char *parting = "";
+    for (size_t i = 0; i < options_count(); i++) {
+        const struct option *option = options_at(i);
+        if (settings_origin(settings, option->name) != ORIGIN_PROFILE) continue;
+        fprintf(out, "%s%s = ", parting, option->name);
+        print_value(out, option, (const char *)settings + option->offset);
+        parting = ", ";
     }
 }
 

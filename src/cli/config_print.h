@@ -6,4 +6,7 @@
 
 void config_print(FILE *out, const struct settings *settings, enum command_id command);
 
+/* What came from the model's profile, on one line without an end. */
+void config_print_profile(FILE *out, const struct settings *settings);
+
 #endif

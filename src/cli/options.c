@@ -54,9 +54,9 @@
 #define ON_ALL OPTIONS_OF_ALL
 
 /* In the order of the help: a command's own options first, those that many share last. */
-#define ON_ANSWER (ON(GENERATE) | ON(CHAT))                /* commands that write text */
-#define ON_SAMPLING (ON_ANSWER | ON(SERVE))                /* those that choose tokens */
-#define ON_MODEL_RUN (ON_SAMPLING | ON(SCORE) | ON(TRACE)) /* those that open a model and run it */
+#define ON_ANSWER (ON(GENERATE) | ON(CHAT))                           /* commands that write text */
+#define ON_SAMPLING (ON_ANSWER | ON(SERVE))                           /* those that choose tokens */
+#define ON_MODEL_RUN (ON_SAMPLING | ON(SCORE) | ON(TRACE) | ON(TUNE)) /* those that open a model and run it */
 #define ON_IDS (ON(GENERATE) | ON(SCORE) | ON(TRACE))
 #define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT) | ON(DOCTOR)) /* and those that plan for it */
 
@@ -140,7 +140,9 @@ static const struct option options[] = {
          "tokens of the prompts (16,64,256), or of the contexts that are decoded behind (16,2048)"),
     COUNT("depth", depth, "N", 0, 1 << 20, "0", ON(BENCH), "tokens in front of a measured prompt"),
     COUNT("sequences", sequences, "N", 1, 64, "1", ON(BENCH), "sequences that are decoded together"),
-    COUNT("runs", runs, "N", 1, 64, "5", ON(BENCH), "runs of each size, of which the median counts"),
+    COUNT("runs", runs, "N", 1, 32, "5", ON(BENCH) | ON(TUNE),
+          "runs of each size or pairs of each trial; medians count"),
+    TEXT("only", only, "LIST", NULL, ON(TUNE), "try values of these options only, such as io-depth,direct-io"),
     BYTES("ram-budget", ram_budget_bytes, UINT64_C(1) << 20, UINT64_MAX - 1, "auto", ON_MODEL_PLAN | ON(BENCH),
           "everything the process may hold; auto: what is available to it, less a reserve"),
     TEXT("experts-resident", experts_resident, "PERCENT", NULL, ON_MODEL_PLAN | ON(BENCH),
@@ -184,11 +186,13 @@ static const struct option options[] = {
           "threads that compute; auto: the physical cores this process may use"),
     TEXT("cpu-mask", cpu_mask, "LIST", NULL, ON_MODEL_RUN | ON(BENCH) | ON(DOCTOR),
          "instruction sets not to use, such as avx512,avx2 (see weir version)"),
+    CHOICE("profile", profile, "on", ON_SAMPLING | ON(SCORE) | ON(FIT) | ON(DOCTOR),
+           "use what weir tune found for this model, where nothing else is said", "on", "off"),
     FLAG("tensors", tensors, ON(INSPECT), "list every tensor: name, dtype, shape, bytes, file, offset"),
     FLAG("man", man, ON(HELP), "print the manual page: weir help --man | man -l -"),
     FLAG("json", json,
-         ON_IDS | ON(FIT) | ON(BENCH) | ON(DOCTOR) | ON(INSPECT) | ON(VERIFY) | ON(GET) | ON(SCAN) | ON(MODELS) |
-             ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),
+         ON_IDS | ON(FIT) | ON(BENCH) | ON(TUNE) | ON(DOCTOR) | ON(INSPECT) | ON(VERIFY) | ON(GET) | ON(SCAN) |
+             ON(MODELS) | ON(TOKENIZE) | ON(TEMPLATE) | ON(VERSION),
          "print one JSON object instead of text"),
     TEXT("config", config, "FILE", NULL, ON_ALL,
          "read options from FILE (name = value lines) instead of $XDG_CONFIG_HOME/weir/config.ini"),

@@ -153,6 +153,7 @@ struct config_reader {
     struct settings *settings;
     const char *path;
     const char *rest; /* of the text */
+    enum origin origin;
     unsigned line;
     bool has[OPTIONS_MAX];
     struct err *err;
@@ -208,19 +209,19 @@ static int take_pair(void *context, const char *section, const char *name, const
     }
     reader->has[options_row(option)] = true;
     const char *kept = arena_text(&reader->settings->arena, value, strlen(value), err);
-    if (!kept || !offer(reader->settings, option, ORIGIN_CONFIG, kept, name, err)) return refuse(reader);
+    if (!kept || !offer(reader->settings, option, reader->origin, kept, name, err)) return refuse(reader);
     return 1;
 }
 
 static bool read_config(struct settings *settings, struct alloc *alloc, struct file_system fs, const char *path,
-                        struct err *err)
+                        enum origin origin, struct err *err)
 {
     size_t bytes;
-    struct config_reader reader = {.settings = settings, .path = path, .err = err};
+    struct config_reader reader = {.settings = settings, .path = path, .origin = origin, .err = err};
     char *text = file_read_all(alloc, fs, path, CONFIG_BYTES_MAX, &bytes, err);
     if (!text) {
         if (err->kind == ERR_DATA) err->kind = ERR_USER; /* no such file: a wrong option, not a damaged model */
-        return err_context(err, "configuration");
+        return err_context(err, origin == ORIGIN_PROFILE ? "profile" : "configuration");
     }
     reader.rest = text;
     if (strlen(text) != bytes) {
@@ -236,7 +237,6 @@ static bool read_config(struct settings *settings, struct alloc *alloc, struct f
         }
     }
     alloc_put(alloc, text);
-    settings->config_path = path;
     return !reader.failed;
 }
 
@@ -307,11 +307,19 @@ bool settings_read(struct settings *settings, struct operands *operands, struct 
         *err = no_memory;
         goto fail;
     }
-    if (path && !read_config(settings, alloc, source->fs, path, err)) goto fail;
+    settings->config_path = path;
+    if (path && !read_config(settings, alloc, source->fs, path, ORIGIN_CONFIG, err)) goto fail;
     return true;
 fail:
     settings_fini(settings);
     return false;
+}
+
+bool settings_add_profile(struct settings *settings, struct alloc *alloc, struct file_system fs, const char *path,
+                          struct err *err)
+{
+    settings->profile_path = arena_text(&settings->arena, path, strlen(path), err);
+    return settings->profile_path && read_config(settings, alloc, fs, settings->profile_path, ORIGIN_PROFILE, err);
 }
 
 void settings_fini(struct settings *settings)

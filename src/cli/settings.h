@@ -2,17 +2,17 @@
 #define CLI_SETTINGS_H
 /* The values of all options, and how they are collected.
  *
- * Precedence: command line, then WEIR_ environment, then configuration file, then the default in the option table.
- * Every value given anywhere is checked, also one that a stronger source overrides and one that this command does not
- * use. On the command line an option without effect on the command is an error; environment and configuration are
- * shared by all commands, so there only the name and the value must be right.
+ * Precedence: command line, then WEIR_ environment, then configuration file, then the model's profile (cli/profile.h),
+ * then the default in the option table. Every value given anywhere is checked, also one that a stronger source
+ * overrides and one that this command does not use. On the command line an option without effect on the command is an
+ * error; environment and configuration are shared by all commands, so there only the name and the value must be right.
  *
  * Filled once, before any thread starts; read-only from then on. Texts live until settings_fini. */
 #include "base/arena.h"
 #include "cli/options.h"
 #include "plat/file.h"
 
-enum origin { ORIGIN_DEFAULT, ORIGIN_CONFIG, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
+enum origin { ORIGIN_DEFAULT, ORIGIN_PROFILE, ORIGIN_CONFIG, ORIGIN_ENVIRONMENT, ORIGIN_COMMAND_LINE };
 
 /* A number whose option was left at its word (such as `auto`) instead of a value. */
 #define SETTING_WORD UINT64_MAX
@@ -63,6 +63,8 @@ struct settings {
     uint64_t ssd_cache_max_bytes, demote_idle_s;
     bool strict_model, strict_fields, print_config;
     bool man;
+    const char *only;
+    unsigned profile;
 
     /* From the environment alone. */
     const char *notify_socket; /* NOTIFY_SOCKET: where a service manager listens; NULL: nowhere */
@@ -72,6 +74,7 @@ struct settings {
 
     uint8_t origin[OPTIONS_MAX]; /* enum origin, by row of the option table */
     const char *config_path;     /* the file that was read, or NULL */
+    const char *profile_path;    /* likewise, of the model */
     struct arena arena;
 };
 
@@ -92,6 +95,10 @@ struct operands {
 /* `command`: one bit of options' commands masks. When wants_help is set nothing else was checked. */
 bool settings_read(struct settings *settings, struct operands *operands, struct alloc *alloc, unsigned command,
                    const struct settings_source *source, struct err *err) MUST_CHECK;
+/* Lays a file with name = value lines under everything that was given: only defaults give way. */
+bool settings_add_profile(struct settings *settings, struct alloc *alloc, struct file_system fs, const char *path,
+                          struct err *err) MUST_CHECK;
+
 void settings_fini(struct settings *settings); /* safe twice and after a failed read */
 
 enum origin settings_origin(const struct settings *settings, const char *option);

@@ -161,10 +161,30 @@ static void a_verify(void **state)
     free(wanted);
 }
 
+/* What is found depends on the machine; that a profile is whole, and nothing half-made beside it, does not. */
+static void check_profile(const struct killed *k)
+{
+    PROGRAM_RUN(&weir, "serve", k->words[1], "--print-config");
+    program_expect(&weir, 0, "io-depth = ", "");
+    PROGRAM_RUN(&weir, "score", k->words[1], "--ids", "1 2 3");
+    program_expect(&weir, 0, "perplexity", "");
+}
+
+static void a_tune(void **state)
+{
+    (void)state;
+    char model[300];
+    snprintf(model, sizeof model, "%s", temp_path(&folder, "model"));
+    PROGRAM_RUN(&weir, "convert", FIXTURES "plain", model, "--group", "32");
+    program_expect(&weir, 0, "", "");
+    const char *const words[] = {"tune", model, "--only", "prefetch", "--runs", "1", NULL};
+    kill_again_and_again(&(struct killed){words, temp_path(&folder, ".local"), check_profile});
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(a_scan), TEST(a_get), TEST(a_convert), TEST(a_verify)};
+    const struct CMUnitTest tests[] = {TEST(a_scan), TEST(a_get), TEST(a_convert), TEST(a_verify), TEST(a_tune)};
     return cmocka_run_group_tests(tests, start, stop);
 }
