@@ -5,6 +5,7 @@
 #include "cli/open_engine.h"
 #include "plat/clock.h"
 #include "plat/notify.h"
+#include "run/engine_child.h"
 #include "run/service.h"
 #include "serve/server.h"
 #include <errno.h>
@@ -37,6 +38,9 @@ struct serving {
     struct answer_settings answers;
     struct access_rules access;
     char name[256], fingerprint[40];
+    struct keeper *keeper; /* NULL unless the engine is isolated */
+    enum keeper_role role; /* of this process */
+    bool child_failed;
     struct service *service;
     struct server *server;
     int signal_fd, state_fd; /* state_fd: the model is ready, or did not open */
@@ -65,8 +69,13 @@ static void see_state(void *context, enum service_state state, const struct err 
 {
     struct serving *s = context;
     uint64_t one = 1;
-    (void)err;
+    char line[sizeof err->text + 64];
     if (state == SERVICE_READY) say(s, "event=ready");
+    if (state == SERVICE_RESTARTING || state == SERVICE_DOWN) {
+        snprintf(line, sizeof line, "event=%s text=\"%s\"", state == SERVICE_DOWN ? "engine_down" : "engine_restart",
+                 err->text);
+        say(s, line);
+    }
     ssize_t n = write(s->state_fd, &one, sizeof one);
     (void)n; /* an event descriptor that is never read full takes it */
 }
@@ -153,6 +162,19 @@ static void make_fingerprint(struct serving *s, const struct engine_settings *en
              is_exact ? "" : "-", is_exact ? "" : numerics, is_f32 ? "" : "-", is_f32 ? "" : kv);
 }
 
+/* From here on there may be three kinds of this process: the one that serves, the keeper, and the engine. */
+static bool isolate(struct serving *s, struct service_settings *with, struct err *err)
+{
+    int fd;
+    struct err why = {0};
+    if (!keeper_start(&s->keeper, s->context->alloc, &s->role, &fd, err)) return false;
+    with->keeper = s->keeper;
+    if (s->role != KEEPER_CHILD) return true;
+    s->child_failed = !engine_child_run(fd, s->context->alloc, with, &why); /* the one that serves was told why */
+    close(fd);
+    return true;
+}
+
 static bool start_service(struct serving *s, struct err *err)
 {
     const struct settings *settings = s->context->settings;
@@ -174,7 +196,8 @@ static bool start_service(struct serving *s, struct err *err)
     with.engine.n_sequences = (uint32_t)settings->batch;
     with.engine.logit_rows = (uint32_t)settings->batch + SCORE_LOGIT_ROWS;
     make_fingerprint(s, &with.engine);
-    return service_new(&s->service, s->context->alloc, &with, err);
+    if (settings->isolate && !isolate(s, &with, err)) return false;
+    return s->role != KEEPER_OWNER || service_new(&s->service, s->context->alloc, &with, err);
 }
 
 static bool start_server(struct serving *s, struct err *err)
@@ -200,6 +223,7 @@ static bool start_server(struct serving *s, struct err *err)
         .sampling = &s->answers.sampling,
         .chat = s->answers.chat,
         .context_tokens = (uint32_t)settings->context_length,
+        .is_isolated = s->keeper != NULL,
         .strict_model = settings->strict_model,
         .strict_fields = settings->strict_fields,
         .clock = clock_real(),
@@ -296,6 +320,7 @@ static bool serve(struct serving *s, struct err *err)
     if (!make_answers(s, err)) return false;
     make_name(s);
     if (!start_service(s, err)) return false;
+    if (s->role != KEEPER_OWNER) return true;
     if (!start_server(s, err)) return false;
     if (!wait_for_end(s, err)) return false;
     drain(s);
@@ -316,10 +341,12 @@ int command_serve(struct command_context *context)
     if (s.service) service_stop(s.service, 0);
     server_stop(s.server);
     service_free(s.service);
+    keeper_free(s.keeper);
     text_model_close(&s.model);
     if (s.signal_fd >= 0) close(s.signal_fd);
     if (s.state_fd >= 0) close(s.state_fd);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_mutex_destroy(&s.log_lock);
+    if (s.child_failed) return EXIT_CODE_FAILED;
     return ok ? EXIT_CODE_DONE : command_fail(context, &err);
 }

@@ -61,7 +61,7 @@ struct settings {
     uint64_t decode_stall_s;
     const char *ssd_cache;
     uint64_t ssd_cache_max_bytes, demote_idle_s;
-    bool strict_model, strict_fields, print_config;
+    bool strict_model, strict_fields, print_config, isolate;
     bool man;
     const char *only;
     unsigned profile;

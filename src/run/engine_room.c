@@ -30,8 +30,9 @@ static bool open_ssd(struct service *s, struct err *err)
     return ssd_cache_open(&s->ssd, s->alloc, &settings, err) || err_context(err, "--ssd-cache");
 }
 
-static bool open_engine(struct service *s, struct err *err)
+bool engine_room_open(struct service *service, struct err *err)
 {
+    struct service *s = service;
     const struct service_settings *with = &s->settings;
     if (!engine_open(&s->engine, s->alloc, with->fs, &with->engine, err)) return false;
     if (!open_ssd(s, err)) return false;
@@ -54,21 +55,23 @@ static bool open_engine(struct service *s, struct err *err)
     return true;
 }
 
-static bool make_form(struct service *s, struct ticket *t, struct err *err)
+bool engine_room_make_form(struct service *service, struct ticket *ticket, struct err *err)
 {
-    if (!t->request.constraint) return true;
-    return answer_form_new(&t->form, &s->forms, t->request.constraint, t->request.answer.starts_in_think, err);
+    const struct service_request *request = &ticket->request;
+    if (!request->constraint) return true;
+    return answer_form_new(&ticket->form, &service->forms, request->constraint, request->answer.starts_in_think, err);
 }
 
 static void submit_job(struct service *s, struct ticket *t)
 {
     struct job_result result = {.reason = STOP_ERROR};
-    if (!make_form(s, t, &result.err) || !scheduler_submit(s->scheduler, &t->job, &result.err))
+    if (!engine_room_make_form(s, t, &result.err) || !scheduler_submit(s->scheduler, &t->job, &result.err))
         ticket_see_done(t, &result);
 }
 
-static void publish(struct service *s)
+void engine_room_publish(struct service *service)
 {
+    struct service *s = service;
     struct streamed *streamed = engine_streamed(s->engine);
     const struct kv_pool *pool = forward_kv_pool(engine_forward(s->engine));
     pthread_mutex_lock(&s->lock);
@@ -97,7 +100,7 @@ static void set_budget(struct service *s, uint64_t bytes)
     if (bytes == 0 || !streamed) return;
     streamed_set_budget(streamed, bytes);
     streamed_after_pass(streamed, NULL); /* no lease is out: it is kept from now on */
-    publish(s);
+    engine_room_publish(s);
 }
 
 /* Waits until something comes in, or for so long. Under the lock. */
@@ -124,21 +127,29 @@ static int64_t idle_ns(struct service *s)
     return left > IDLE_NS_MIN ? left : IDLE_NS_MIN;
 }
 
-/* Takes what came in. False: nothing did, and the thread is to end. */
-static bool take_inbox(struct service *s, bool waits)
+void engine_room_wait(struct service *service, bool waits)
 {
+    struct service *s = service;
     int64_t ns = waits ? idle_ns(s) : 0;
     pthread_mutex_lock(&s->lock);
     while (waits && !s->inbox && !s->stops && !s->is_nudged) wait_for_work(s, ns);
     s->is_nudged = false;
     uint64_t budget_bytes = s->budget_bytes;
     s->budget_bytes = 0;
+    pthread_mutex_unlock(&s->lock);
+    set_budget(s, budget_bytes);
+}
+
+/* Takes what came in. False: nothing did, and the thread is to end. */
+static bool take_inbox(struct service *s, bool waits)
+{
+    engine_room_wait(s, waits);
+    pthread_mutex_lock(&s->lock);
     struct ticket *t = s->inbox;
     s->inbox = NULL;
     s->inbox_end = &s->inbox;
     bool ends = !t && s->stops && s->n_open == 0;
     pthread_mutex_unlock(&s->lock);
-    set_budget(s, budget_bytes);
     while (t) {
         struct ticket *next = t->next;
         submit_job(s, t);
@@ -168,17 +179,31 @@ void *engine_room_run(void *service)
 {
     struct service *s = service;
     struct err err = {0};
-    if (!open_engine(s, &err)) {
+    if (!engine_room_open(s, &err)) {
         change_state(s, SERVICE_FAILED, &err);
         return NULL;
     }
-    publish(s);
+    engine_room_publish(s);
     change_state(s, SERVICE_READY, NULL);
     bool is_idle = false;
     while (take_inbox(s, is_idle)) {
         is_idle = !scheduler_step(s->scheduler);
-        publish(s);
+        engine_room_publish(s);
         engine_room_warn(s);
     }
     return NULL;
+}
+
+void engine_room_close(struct service *service)
+{
+    struct service *s = service;
+    scheduler_free(s->scheduler);
+    if (s->ssd) s->stats.ssd = ssd_cache_stats(s->ssd);
+    engine_room_warn(s);
+    ssd_cache_close(s->ssd);
+    engine_close(s->engine);
+    form_tables_fini(&s->forms);
+    s->scheduler = NULL;
+    s->ssd = NULL;
+    s->engine = NULL;
 }

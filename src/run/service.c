@@ -2,9 +2,12 @@
 #include "run/service_int.h"
 
 #include "base/assert.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { RETRY_S_MAX = 60, FIRST_ANSWER_S = 10 };
 
@@ -34,11 +37,19 @@ void service_count_done(struct service *service, const struct ticket *ticket, co
     pthread_mutex_unlock(&s->lock);
 }
 
+/* Under the lock. */
+static void wake_engine(struct service *s)
+{
+    char byte = 0;
+    s->is_nudged = true;
+    pthread_cond_signal(&s->work);
+    if (s->wake_fds[1] >= 0 && write(s->wake_fds[1], &byte, 1) < 0) ASSERT(errno == EAGAIN); /* it is full of wakes */
+}
+
 void service_nudge(struct service *service)
 {
     pthread_mutex_lock(&service->lock);
-    service->is_nudged = true;
-    pthread_cond_signal(&service->work);
+    wake_engine(service);
     pthread_mutex_unlock(&service->lock);
 }
 
@@ -49,12 +60,26 @@ void service_count_pause(struct service *service)
     pthread_mutex_unlock(&service->lock);
 }
 
-bool service_new(struct service **service, struct alloc *alloc, const struct service_settings *settings,
-                 struct err *err)
+/* A pipe that never makes anybody wait. */
+static bool open_pipe(int fds[2], struct err *err)
+{
+    if (pipe(fds) != 0) {
+        fds[0] = fds[1] = -1;
+        return err_set(err, ERR_IO, "cannot make a pipe: %s", strerror(errno));
+    }
+    for (int i = 0; i < 2; i++)
+        if (fcntl(fds[i], F_SETFL, O_NONBLOCK) != 0 || fcntl(fds[i], F_SETFD, FD_CLOEXEC) != 0)
+            return err_set(err, ERR_IO, "cannot set up a pipe: %s", strerror(errno));
+    return true;
+}
+
+bool service_make(struct service **service, struct alloc *alloc, const struct service_settings *settings,
+                  struct err *err)
 {
     struct service *s = alloc_get(alloc, sizeof *s, err);
     if (!s) return false;
     s->alloc = alloc;
+    s->wake_fds[0] = s->wake_fds[1] = -1;
     s->settings = *settings;
     s->inbox_end = &s->inbox;
     form_tables_init(&s->forms, alloc, settings->model);
@@ -69,17 +94,27 @@ bool service_new(struct service **service, struct alloc *alloc, const struct ser
     pthread_condattr_destroy(&monotonic);
     s->open = alloc_get_array(alloc, service_open_max(s), sizeof *s->open, err);
     if (!s->open) goto fail;
-    int failed = pthread_create(&s->thread, NULL, engine_room_run, s);
-    if (failed) {
-        err_set(err, ERR_FAILED, "cannot start the engine thread: %s", strerror(failed));
-        goto fail;
-    }
-    s->has_thread = true;
+    if (settings->keeper && !open_pipe(s->wake_fds, err)) goto fail;
     *service = s;
     return true;
 fail:
     service_free(s);
     return false;
+}
+
+bool service_new(struct service **service, struct alloc *alloc, const struct service_settings *settings,
+                 struct err *err)
+{
+    struct service *s;
+    if (!service_make(&s, alloc, settings, err)) return false;
+    int failed = pthread_create(&s->thread, NULL, settings->keeper ? service_remote_run : engine_room_run, s);
+    if (failed) {
+        service_free(s);
+        return err_set(err, ERR_FAILED, "cannot start the engine thread: %s", strerror(failed));
+    }
+    s->has_thread = true;
+    *service = s;
+    return true;
 }
 
 void service_close(struct service *service)
@@ -110,19 +145,11 @@ uint32_t service_stop(struct service *service, int64_t ns)
     uint32_t n_cancelled = s->n_open;
     for (uint32_t i = 0; i < s->n_open; i++) job_cancel(&s->open[i]->job);
     s->stops = true;
-    pthread_cond_broadcast(&s->work);
+    wake_engine(s);
     pthread_mutex_unlock(&s->lock);
     if (s->has_thread) pthread_join(s->thread, NULL);
     s->has_thread = false;
-    scheduler_free(s->scheduler);
-    if (s->ssd) s->stats.ssd = ssd_cache_stats(s->ssd);
-    engine_room_warn(s);
-    ssd_cache_close(s->ssd);
-    engine_close(s->engine);
-    form_tables_fini(&s->forms);
-    s->scheduler = NULL;
-    s->ssd = NULL;
-    s->engine = NULL;
+    engine_room_close(s);
     return n_cancelled;
 }
 
@@ -130,6 +157,8 @@ void service_free(struct service *service)
 {
     if (!service) return;
     ASSERT(!service->has_thread);
+    for (int i = 0; i < 2; i++)
+        if (service->wake_fds[i] >= 0) close(service->wake_fds[i]);
     alloc_put(service->alloc, service->open);
     pthread_cond_destroy(&service->idle);
     pthread_cond_destroy(&service->work);
@@ -154,6 +183,8 @@ static enum service_refusal why_not(struct service *s, struct err *err)
     case SERVICE_LOADING: err_set(err, ERR_BUSY, "the model is still being loaded"); return SERVICE_NOT_YET;
     case SERVICE_FAILED: err_set(err, ERR_FAILED, "the model could not be opened"); return SERVICE_BROKEN;
     case SERVICE_STOPPING: err_set(err, ERR_BUSY, "the server is shutting down"); return SERVICE_CLOSING;
+    case SERVICE_RESTARTING:
+    case SERVICE_DOWN: *err = s->failure; return SERVICE_BROKEN;
     case SERVICE_READY: break;
     }
     if (s->n_open < service_open_max(s)) return SERVICE_TAKEN;
@@ -185,7 +216,9 @@ enum service_refusal service_submit(struct service *service, const struct servic
         *s->inbox_end = t;
         s->inbox_end = &t->next;
         s->open[s->n_open++] = t;
-        pthread_cond_signal(&s->work);
+        if (++s->n_numbers == 0) s->n_numbers++;
+        t->number = s->n_numbers;
+        wake_engine(s);
     }
     pthread_mutex_unlock(&s->lock);
     if (refusal == SERVICE_TAKEN) {
@@ -214,6 +247,8 @@ void service_stats(struct service *service, struct service_stats *stats)
     stats->n_open = service->n_open;
     stats->n_refused_full = service->n_refused_full;
     stats->n_pauses = service->n_pauses;
+    stats->engine_pid = service->engine_pid;
+    stats->n_restarts = service->n_restarts;
     if (service->budget_bytes > 0) stats->budget_bytes = service->budget_bytes; /* from the next pass on */
     stats->n_paused = 0;
     for (uint32_t i = 0; i < service->n_open; i++) stats->n_paused += job_is_paused(&service->open[i]->job);

@@ -11,6 +11,7 @@
  * is something to read, and by `release`, once, that neither the engine nor the ticket's holder needs it any more. */
 #include "gram/constraint.h"
 #include "plat/clock.h"
+#include "plat/keeper.h"
 #include "run/answer.h"
 #include "run/answer_form.h"
 #include "run/engine.h"
@@ -20,7 +21,14 @@
 struct service;
 struct ticket;
 
-enum service_state { SERVICE_LOADING, SERVICE_READY, SERVICE_FAILED, SERVICE_STOPPING };
+enum service_state {
+    SERVICE_LOADING,
+    SERVICE_READY,
+    SERVICE_FAILED, /* the engine did not open */
+    SERVICE_STOPPING,
+    SERVICE_RESTARTING, /* its process ended, and another opens it */
+    SERVICE_DOWN,       /* its process ended too often */
+};
 
 struct service_settings {
     struct engine_settings engine; /* n_sequences: how many answers share passes; drafts: for all of them */
@@ -32,6 +40,7 @@ struct service_settings {
     uint64_t ssd_bytes_max;
     int64_t demote_idle_ns; /* see run/scheduler.h */
     struct write_system ws; /* for ssd_dir */
+    struct keeper *keeper;  /* the engine lives in its child, which runs engine_child_run; NULL: it lives here */
     struct clock clock;
     void *context;
     void (*changed)(void *context, enum service_state state, const struct err *err); /* engine thread */
@@ -42,7 +51,7 @@ struct service_settings {
 enum service_refusal {
     SERVICE_TAKEN,
     SERVICE_NOT_YET, /* still loading */
-    SERVICE_BROKEN,  /* the engine did not open, see service_error */
+    SERVICE_BROKEN,  /* there is no engine, and why is in *err */
     SERVICE_CLOSING,
     SERVICE_FULL,     /* as many as may wait do so already */
     SERVICE_TOO_LONG, /* no room for one token behind the prompt */
@@ -147,6 +156,7 @@ struct service_stats {
     uint32_t n_open;   /* requests taken and not done */
     uint32_t n_paused; /* of these, answers that stand still for their readers */
     uint64_t n_pauses;
+    uint32_t engine_pid, n_restarts;  /* of an engine in a process of its own; 0: there is none */
     uint64_t budget_bytes, n_shrinks; /* of the memory guard */
     struct form_stats masks;
     uint64_t n_refused_full;

@@ -29,7 +29,10 @@ struct ticket {
     struct answer_form *form; /* NULL: no constraint */
     uint32_t n_calls;
     struct token_list ids; /* of the answer, where they are wanted */
-    struct err failure;    /* of ours, which ends the job; kind ERR_NONE: none */
+    uint32_t number;       /* by which a process knows it; never 0 */
+    uint32_t told_flags;
+    bool is_sent;
+    struct err failure; /* of ours, which ends the job; kind ERR_NONE: none */
     int64_t submitted_ns, started_ns, answered_ns;
     atomic_uint holders;
 
@@ -57,6 +60,8 @@ struct service {
     struct err failure;
     struct ticket *inbox, **inbox_end;
     bool closes, stops;
+    int wake_fds[2]; /* a pipe that wakes the thread of a remote engine; -1: none */
+    uint32_t engine_pid, n_restarts, n_numbers;
     bool is_nudged;        /* something that the engine thread should look at changed */
     uint64_t budget_bytes; /* asked for and not yet given to the engine; 0: none */
     uint32_t n_open;
@@ -82,7 +87,14 @@ void ticket_put(struct ticket *ticket); /* one holder less */
 /* The end of a ticket's job, also of one that never got to a scheduler. Engine thread; the engine's hold goes. */
 void ticket_see_done(struct ticket *ticket, const struct job_result *job);
 
+/* A token of the prompt with its log-probabilities; what cannot be told ends the job. */
+void ticket_see_prompt_token(struct ticket *ticket, const struct sampled *sampled);
+
 /* --- service.c --- */
+
+/* A service without a thread: no more than a place for an engine. service_free gives it back. */
+bool service_make(struct service **service, struct alloc *alloc, const struct service_settings *settings,
+                  struct err *err) MUST_CHECK;
 
 void service_count_done(struct service *service, const struct ticket *ticket, const struct service_result *result);
 void service_count_pause(struct service *service);
@@ -91,6 +103,17 @@ void service_nudge(struct service *service); /* the engine thread looks at its j
 /* --- engine_room.c --- */
 
 void *engine_room_run(void *service); /* the engine thread */
+bool engine_room_open(struct service *service, struct err *err) MUST_CHECK;
+void engine_room_close(struct service *service); /* also when nothing was opened; after the engine thread */
+void engine_room_publish(struct service *service);
+bool engine_room_make_form(struct service *service, struct ticket *ticket, struct err *err) MUST_CHECK;
+/* Waits, if told to, until something comes in, is nudged, or is due; then the budget that was asked for is set. */
+void engine_room_wait(struct service *service, bool waits);
+
+/* --- service_remote.c --- */
+
+void *service_remote_run(void *service); /* the engine thread where the engine is in another process */
+
 void engine_room_warn(
     struct service *service); /* passes on what the disk cache has to say. Engine thread, or after it */
 

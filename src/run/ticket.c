@@ -199,17 +199,27 @@ static enum stop_reason see_token(void *context, const struct sampled *sampled)
     return answer_form_advance(t->form, sampled->id, &t->failure);
 }
 
+static bool tell_prompt_token(struct ticket *t, const struct sampled *sampled, struct err *err)
+{
+    const struct service_event event = {.kind = SERVICE_PROMPT_TOKEN, .sampled = sampled};
+    return tell(t, &event, err);
+}
+
 static bool see_prompt_logits(void *context, uint32_t position, const float *logits, struct err *err)
 {
     struct ticket *t = context;
     struct sampled sampled;
-    const struct service_event event = {.kind = SERVICE_PROMPT_TOKEN, .sampled = &sampled};
     uint32_t next = position + 1;
     if (next >= t->request.n_prompt) return true;
     sampled.id = t->request.prompt[next];
     return logprob_row(&sampled.logprobs, logits, t->service->settings.model->n_tokens, sampled.id,
                        t->request.n_top_logprobs, err) &&
-           tell(t, &event, err);
+           tell_prompt_token(t, &sampled, err);
+}
+
+void ticket_see_prompt_token(struct ticket *ticket, const struct sampled *sampled)
+{
+    if (!tell_prompt_token(ticket, sampled, &ticket->failure)) ticket_cancel(ticket);
 }
 
 void ticket_see_done(struct ticket *ticket, const struct job_result *job)

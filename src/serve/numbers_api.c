@@ -34,6 +34,14 @@ static int64_t load(_Atomic uint64_t *count)
     return (int64_t)atomic_load(count);
 }
 
+static void put_engine(struct jot *json, const struct numbers *n)
+{
+    jot_put_open(json, "engine");
+    jot_put_integer(json, "pid", n->service.engine_pid);
+    jot_put_integer(json, "restarts", n->service.n_restarts);
+    jot_close(json);
+}
+
 static void put_requests(struct jot *json, struct server *server, const struct numbers *n)
 {
     struct server_counts *c = &server->counts;
@@ -174,6 +182,7 @@ void small_stats(struct server *server, struct worker *worker, struct httpd_exch
     jot_put_words(&json, "numerics", server->settings.numerics);
     jot_put_words(&json, "kv", server->settings.kv);
     jot_put_real(&json, "uptime_seconds", n.uptime_s);
+    if (server->settings.is_isolated) put_engine(&json, &n);
     put_requests(&json, server, &n);
     put_tokens(&json, server, &n);
     put_memory(&json, server, &n);
@@ -230,6 +239,7 @@ static bool add_metrics(struct buf *out, struct server *server, const struct num
          (double)s->masks.waited_ns / 1e9},
         {"own_turns_reused_total", "counter", "Turns with calls whose own tokens a later prompt took.",
          (double)n->own_turns.n_reused},
+        {"engine_restarts_total", "counter", "Of an engine in a process of its own.", s->n_restarts},
         {"budget_bytes", "gauge", "Memory budget in force.", (double)s->budget_bytes},
         {"prefix_hits_total", "counter", "Prompts with a known beginning.", (double)s->prefixes.n_hits},
         {"prefix_entries", "gauge", "Kept prefixes.", s->prefixes.n_entries},

@@ -33,6 +33,7 @@ struct server_settings {
     uint32_t context_tokens;
     bool strict_model, strict_fields;
     bool drafts;
+    bool is_isolated; /* the engine is in a process of its own */
     struct clock clock;
 
     void *context;

@@ -28,10 +28,9 @@ void small_health(struct server *server, struct worker *worker, struct httpd_exc
         unsigned status;
         const char *word;
     } states[] = {
-        [SERVICE_LOADING] = {503, "loading"},
-        [SERVICE_READY] = {200, "ok"},
-        [SERVICE_FAILED] = {503, "error"},
-        [SERVICE_STOPPING] = {503, "shutting_down"},
+        [SERVICE_LOADING] = {503, "loading"},    [SERVICE_READY] = {200, "ok"},
+        [SERVICE_FAILED] = {503, "error"},       [SERVICE_STOPPING] = {503, "shutting_down"},
+        [SERVICE_RESTARTING] = {503, "loading"}, [SERVICE_DOWN] = {503, "error"},
     };
     (void)worker;
     enum service_state state = service_state(server->settings.service, NULL);
