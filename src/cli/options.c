@@ -92,7 +92,7 @@ static const struct option options[] = {
     SECONDS("queue-timeout", queue_timeout_s, 1, 86400, "600", ON(SERVE), "a request that waits longer has failed"),
     COUNT("max-connections", max_connections, "N", 1, 4096, "64", ON(SERVE), "clients at the same time"),
     BYTES("max-body", max_body_bytes, 1024, UINT64_C(1) << 30, "16M", ON(SERVE), "of one request"),
-    SECONDS("keep-alive", keep_alive_s, 1, 3600, "10", ON(SERVE), "silence after which a stream shows that it lives"),
+    SECONDS("keep-alive", keep_alive_s, 1, 3600, "4", ON(SERVE), "silence after which a stream shows that it lives"),
     SECONDS("max-decode-stall", decode_stall_s, 1, 3600, "30", ON(SERVE),
             "how long answers may stand still for somebody's long prompt"),
     SECONDS("drain-time", drain_time_s, 0, 86400, "30", ON(SERVE), "after SIGTERM or Ctrl-C, for answers to end"),

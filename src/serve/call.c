@@ -401,7 +401,7 @@ static void commit(struct call *call)
         httpd_set_header(call->exchange, "x-queue-ms", text);
     }
     call->is_committed = true;
-    call->last_ns = call->told_ns = now;
+    call->last_ns = now;
     call->breaks_off = !call->protocol->begin(call, &err);
     httpd_stream(call->exchange, 200, "text/event-stream; charset=utf-8");
 }

@@ -87,7 +87,7 @@ struct call {
     struct ticket *ticket;
     size_t at_prompt;
     char id[NAME_BYTES];
-    int64_t created_s, submitted_ns, last_ns, told_ns; /* last: bytes were written; told: something a parser sees */
+    int64_t created_s, submitted_ns, last_ns; /* last: bytes were written */
     struct item *items;
     size_t n_items, items_room;
     struct buf pending[4]; /* log-probabilities of tokens whose text is still held back */

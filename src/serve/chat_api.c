@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PARSED_NS (INT64_C(60) * 1000000000) /* of silence for those who drop comments */
-
 /* --- the request --- */
 
 static const struct field_rule rules[] = {
@@ -268,7 +266,6 @@ static bool close_chunk(struct call *call, struct jot *json, const char *reason,
     jot_close_list(json);
     if (call->includes_usage) jot_put_null(json, "usage");
     jot_close(json);
-    call->told_ns = server_now(call->server);
     return sse_close(json, err);
 }
 
@@ -303,17 +300,16 @@ static bool part(struct call *call, struct item *item, const struct answer_event
     return close_chunk(call, &json, NULL, err);
 }
 
+/* A comment tells people how far it is, and a chunk without anything keeps those awake who only see chunks. */
 static bool keep_alive(struct call *call, struct err *err)
 {
     char text[USAGE_PROGRESS_BYTES];
-    if (server_now(call->server) - call->told_ns >= PARSED_NS) {
-        struct jot json = open_chunk(call);
-        jot_open(&json);
-        jot_close(&json);
-        jot_put_null(&json, "logprobs");
-        return close_chunk(call, &json, NULL, err);
-    }
-    return sse_comment(&call->out, usage_progress(call, text), err);
+    if (!sse_comment(&call->out, usage_progress(call, text), err)) return false;
+    struct jot json = open_chunk(call);
+    jot_open(&json);
+    jot_close(&json);
+    jot_put_null(&json, "logprobs");
+    return close_chunk(call, &json, NULL, err);
 }
 
 static bool end(struct call *call, struct err *err)

@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PARSED_NS (INT64_C(60) * 1000000000)
-
 enum { PROMPTS_MAX = 128 };
 enum { TOKENS, LOGPROBS, TOPS, OFFSETS, LISTS };
 static const char *const list_names[LISTS] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
@@ -308,6 +306,7 @@ static bool reply(struct call *call, struct buf *out, struct err *err)
 
 static bool put_chunk(struct call *call, const char *text, size_t bytes, const char *reason, struct err *err)
 {
+    static const struct buf none[LISTS];
     struct jot json = sse_open(&call->out, NULL);
     jot_open(&json);
     put_head(&json, call);
@@ -315,13 +314,12 @@ static bool put_chunk(struct call *call, const char *text, size_t bytes, const c
     jot_open(&json);
     jot_put_text(&json, "text", text, bytes);
     jot_put_integer(&json, "index", 0);
-    put_logprobs(&json, call, call->pending);
+    put_logprobs(&json, call, bytes > 0 ? call->pending : none); /* they wait for the text of their tokens */
     jot_put_words(&json, "finish_reason", reason);
     jot_close(&json);
     jot_close_list(&json);
     if (call->includes_usage) jot_put_null(&json, "usage");
     jot_close(&json);
-    call->told_ns = server_now(call->server);
     return sse_close(&json, err);
 }
 
@@ -344,8 +342,7 @@ static bool part(struct call *call, struct item *item, const struct answer_event
 static bool keep_alive(struct call *call, struct err *err)
 {
     char text[USAGE_PROGRESS_BYTES];
-    if (server_now(call->server) - call->told_ns >= PARSED_NS) return put_chunk(call, "", 0, NULL, err);
-    return sse_comment(&call->out, usage_progress(call, text), err);
+    return sse_comment(&call->out, usage_progress(call, text), err) && put_chunk(call, "", 0, NULL, err);
 }
 
 static bool end(struct call *call, struct err *err)
