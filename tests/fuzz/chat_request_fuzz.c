@@ -1,0 +1,10 @@
+/* A body for /v1/chat/completions: it is refused with words, or it would have been answered. */
+#include "support/fuzz_server.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    fuzz_server_post("/v1/chat/completions", data, bytes);
+    return 0;
+}
