@@ -161,6 +161,7 @@ WEIR_API const char *weir_prompt_text(const struct weir_prompt *prompt, size_t *
 /* As much as this machine has to give: memory available to the process, less a reserve. */
 #define WEIR_AUTO UINT64_MAX
 
+enum weir_numerics { WEIR_NUMERICS_EXACT, WEIR_NUMERICS_INT8 };
 enum weir_kv { WEIR_KV_F32, WEIR_KV_F16, WEIR_KV_Q8 };
 enum weir_direct { WEIR_DIRECT_AUTO, WEIR_DIRECT_ON, WEIR_DIRECT_OFF };
 enum weir_draft { WEIR_DRAFT_AUTO, WEIR_DRAFT_OFF, WEIR_DRAFT_NGRAM, WEIR_DRAFT_MTP };
@@ -175,9 +176,11 @@ struct weir_settings {
     uint32_t n_sequences;        /* answers that share passes; 0: 1 */
     uint32_t n_threads;          /* 0: the physical cores that this process may use */
     uint32_t prefill_chunk;      /* tokens of a prompt in one pass; 0: as many as memory allows sensibly */
-    enum weir_kv kv;             /* how state is stored; anything but f32 changes results slightly */
-    const char *without_cpu;     /* instruction sets not to use, such as "avx512,avx2"; NULL: none */
-    double latent_norm_eps;      /* below 0: what the model says, which is the default */
+    enum weir_numerics
+        numerics;            /* int8: what meets int4 and int8 weights is rounded to 8 bits: faster, other answers */
+    enum weir_kv kv;         /* how state is stored; anything but f32 changes results slightly */
+    const char *without_cpu; /* instruction sets not to use, such as "avx512,avx2"; NULL: none */
+    double latent_norm_eps;  /* below 0: what the model says, which is the default */
 
     /* Reading. */
     enum weir_direct direct_io; /* auto: what a measurement finds faster */
@@ -372,6 +375,10 @@ struct weir_request {
 WEIR_API enum weir_status weir_request_init(struct weir_request *request, size_t size, struct weir_model *model,
                                             struct weir_error *error);
 
+/* Everything in it but the constraint, so that a wrong one can be refused before an engine is opened. */
+WEIR_API enum weir_status weir_request_check(const struct weir_request *request, struct weir_model *model,
+                                             struct weir_error *error);
+
 enum weir_reason {
     WEIR_REASON_NONE,     /* it goes on, or there was none */
     WEIR_REASON_END,      /* the model ended its turn */
@@ -382,7 +389,7 @@ enum weir_reason {
     WEIR_REASON_CANCELLED,
     WEIR_REASON_ERROR,
 };
-/* "none", "end", and so on. */
+/* "none", "eos", "stop", "complete", "tool", "length", "cancelled", "error". */
 WEIR_API const char *weir_reason_name(enum weir_reason reason);
 
 struct weir_result {

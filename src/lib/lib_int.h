@@ -155,8 +155,13 @@ struct weir_session {
     int64_t started_ns, answered_ns;
 };
 
-/* The sampling and the constraint that a request asks for. */
-bool lib_request_read(struct weir_session *session, const struct weir_request *given, struct err *err) MUST_CHECK;
+#define REQUEST_BYTES_MAX (UINT64_C(1) << 24) /* of all that a request brings */
+
+/* A request, complete, and its sampling, whose lists are in `arena`. */
+bool lib_request_read(struct weir_request *own, struct sampling *sampling, struct arena *arena,
+                      struct weir_model *model, const struct weir_request *given, struct err *err) MUST_CHECK;
+
+/* The form that the request asks for. */
 bool lib_constrain(struct weir_session *session, struct err *err) MUST_CHECK;
 
 #endif

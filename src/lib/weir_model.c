@@ -33,7 +33,8 @@ bool lib_model_open(struct weir_model **model, struct alloc *alloc, struct file_
     *model = NULL;
     if (!lib_need(path, "path", err)) return false;
     if (stat(path, &st) != 0)
-        return err_set(err, errno == ENOENT || errno == ENOTDIR ? ERR_DATA : ERR_IO, "%s: %s", path, strerror(errno));
+        return err_set(err, errno == ENOENT || errno == ENOTDIR ? ERR_DATA : ERR_IO, "%s: cannot open: %s", path,
+                       strerror(errno));
     struct weir_model *m = alloc_get(alloc ? alloc : &own, sizeof *m, err);
     if (!m) return false;
     m->own = own;

@@ -1,7 +1,6 @@
 #include "lib/lib_int.h"
 
 #include "fmt/json_doc.h"
-#include "run/random.h"
 #include <json-c/json_object.h>
 #include <math.h>
 #include <string.h>
@@ -98,33 +97,33 @@ static bool put_integers(struct sampling *sampling, const struct weir_request *r
     return sampling_put(sampling, SAMPLING_IGNORE_EOS, "ignore_eos", ignores, &fault, err);
 }
 
-static bool put_stop(struct weir_session *s, const struct weir_request *r, struct err *err)
+static bool put_stop(struct sampling *sampling, struct arena *arena, const struct weir_request *r, struct err *err)
 {
     enum sampling_fault fault;
     if (r->n_stop && !lib_need(r->stop, "stop", err)) return false;
-    struct stop_string *stop = arena_get_array(&s->texts, r->n_stop + 1, sizeof *stop, err);
+    struct stop_string *stop = arena_get_array(arena, r->n_stop + 1, sizeof *stop, err);
     if (!stop) return false;
     for (size_t i = 0; i < r->n_stop; i++) {
         if (!lib_need(r->stop[i], "a stop text", err)) return false;
         size_t bytes = strlen(r->stop[i]);
-        stop[i] = (struct stop_string){.bytes = arena_text(&s->texts, r->stop[i], bytes, err), .n_bytes = bytes};
+        stop[i] = (struct stop_string){.bytes = arena_text(arena, r->stop[i], bytes, err), .n_bytes = bytes};
         if (!stop[i].bytes) return false;
     }
-    return sampling_put_stop(&s->sampling, stop, r->n_stop, &fault, err);
+    return sampling_put_stop(sampling, stop, r->n_stop, &fault, err);
 }
 
-static bool put_ids(struct weir_session *s, const struct weir_request *r, struct err *err)
+static bool put_ids(struct sampling *sampling, struct arena *arena, const struct weir_request *r, struct err *err)
 {
     enum sampling_fault fault;
     if (r->n_stop_ids && !lib_need(r->stop_ids, "stop_ids", err)) return false;
     if (r->n_bias && !lib_need(r->bias, "bias", err)) return false;
-    uint32_t *ids = arena_get_array(&s->texts, r->n_stop_ids + 1, sizeof *ids, err);
-    struct logit_bias *bias = ids ? arena_get_array(&s->texts, r->n_bias + 1, sizeof *bias, err) : NULL;
+    uint32_t *ids = arena_get_array(arena, r->n_stop_ids + 1, sizeof *ids, err);
+    struct logit_bias *bias = ids ? arena_get_array(arena, r->n_bias + 1, sizeof *bias, err) : NULL;
     if (!bias) return false;
     if (r->n_stop_ids) memcpy(ids, r->stop_ids, r->n_stop_ids * sizeof *ids);
     for (size_t i = 0; i < r->n_bias; i++) bias[i] = (struct logit_bias){r->bias[i].id, r->bias[i].value};
-    return sampling_put_stop_ids(&s->sampling, ids, r->n_stop_ids, &fault, err) &&
-           sampling_put_bias(&s->sampling, bias, r->n_bias, &fault, err);
+    return sampling_put_stop_ids(sampling, ids, r->n_stop_ids, &fault, err) &&
+           sampling_put_bias(sampling, bias, r->n_bias, &fault, err);
 }
 
 static bool check_rest(const struct weir_request *r, struct err *err)
@@ -140,25 +139,50 @@ static bool check_rest(const struct weir_request *r, struct err *err)
     return true;
 }
 
-bool lib_request_read(struct weir_session *session, const struct weir_request *given, struct err *err)
+/* The rows of the head, and the ids that have a token. */
+static bool count_ids(struct weir_model *model, uint32_t *n_logits, uint32_t *n_tokens, struct err *err)
 {
-    struct weir_session *s = session;
-    const struct weir_engine *e = s->engine;
+    bool has_tokenizer;
+    const struct config *config = lib_config(model, err);
+    if (!config || !lib_has_tokenizer(model, &has_tokenizer, err)) return false;
+    *n_logits = *n_tokens = config->vocab;
+    if (!has_tokenizer) return true;
+    const struct text_model *text = lib_text(model, err);
+    if (text) *n_tokens = text->n_tokens;
+    return text != NULL;
+}
+
+bool lib_request_read(struct weir_request *own, struct sampling *sampling, struct arena *arena,
+                      struct weir_model *model, const struct weir_request *given, struct err *err)
+{
     const struct sampling built_in = sampling_built_in();
     struct sampling defaults;
     enum sampling_field culprit;
-    if (!lib_defaults(e->model, &defaults, err)) return false;
-    s->request = request_from(&defaults);
-    if (!lib_take(&s->request, sizeof s->request, given, "weir_request", err) || !check_rest(&s->request, err))
-        return false;
-    s->sampling = (struct sampling){0};
-    if (!put_reals(&s->sampling, &s->request, err) || !put_integers(&s->sampling, &s->request, err)) return false;
-    if (!put_stop(s, &s->request, err) || !put_ids(s, &s->request, err)) return false;
-    sampling_fill(&s->sampling, &built_in);
-    uint32_t n_logits = engine_config(e->engine)->vocab;
-    if (!sampling_check(&s->sampling, n_logits, e->text ? e->text->n_tokens : n_logits, &culprit, err)) return false;
-    if (s->request.has_seed) s->rules.key = random_key_from_seed((int64_t)s->request.seed);
-    return s->request.has_seed || random_key_fresh(&s->rules.key, err);
+    uint32_t n_logits, n_tokens;
+    if (!lib_defaults(model, &defaults, err) || !count_ids(model, &n_logits, &n_tokens, err)) return false;
+    *own = request_from(&defaults);
+    if (!lib_take(own, sizeof *own, given, "weir_request", err) || !check_rest(own, err)) return false;
+    *sampling = (struct sampling){0};
+    if (!put_reals(sampling, own, err) || !put_integers(sampling, own, err)) return false;
+    if (!put_stop(sampling, arena, own, err) || !put_ids(sampling, arena, own, err)) return false;
+    sampling_fill(sampling, &built_in);
+    return sampling_check(sampling, n_logits, n_tokens, &culprit, err);
+}
+
+enum weir_status weir_request_check(const struct weir_request *request, struct weir_model *model,
+                                    struct weir_error *error)
+{
+    struct err err = {0};
+    struct weir_request own;
+    struct sampling sampling;
+    struct arena arena;
+    bool ok = lib_need(request, "request", &err) && lib_need(model, "model", &err);
+    if (ok) {
+        arena_init(&arena, model->alloc, REQUEST_BYTES_MAX);
+        ok = lib_request_read(&own, &sampling, &arena, model, request, &err);
+        arena_fini(&arena);
+    }
+    return lib_end(ok, &err, error);
 }
 
 /* ---- constraints ---- */

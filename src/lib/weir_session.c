@@ -1,10 +1,9 @@
 #include "lib/lib_int.h"
 
 #include "base/assert.h"
+#include "run/random.h"
 #include <inttypes.h>
 #include <string.h>
-
-#define REQUEST_BYTES_MAX (UINT64_C(1) << 24)
 
 static bool busy(const struct weir_session *s, struct err *err)
 {
@@ -247,6 +246,12 @@ static void fill_job(struct weir_session *s)
     atomic_store(&job->ends_thinking, false);
 }
 
+static bool make_key(struct weir_session *s, struct err *err)
+{
+    if (s->request.has_seed) s->rules.key = random_key_from_seed((int64_t)s->request.seed);
+    return s->request.has_seed || random_key_fresh(&s->rules.key, err);
+}
+
 static bool make_answer(struct weir_session *s, struct err *err)
 {
     const struct weir_prompt *p = s->prompt;
@@ -297,7 +302,8 @@ static bool start(struct weir_session *s, const struct weir_prompt *prompt, cons
     s->is_refused = false;
     s->n_calls = 0;
     s->started_ns = s->answered_ns = 0;
-    if (!lib_request_read(s, request, err) || !make_answer(s, err) || !lib_constrain(s, err)) goto fail;
+    if (!lib_request_read(&s->request, &s->sampling, &s->texts, s->engine->model, request, err)) goto fail;
+    if (!make_key(s, err) || !make_answer(s, err) || !lib_constrain(s, err)) goto fail;
     if (!submit(s, err)) goto fail;
     return s->goes_on = true;
 fail:
@@ -373,8 +379,8 @@ enum weir_status weir_session_result(struct weir_session *session, struct weir_r
 const char *weir_reason_name(enum weir_reason reason)
 {
     static const char *const names[] = {
-        [WEIR_REASON_NONE] = "none",           [WEIR_REASON_END] = "end",    [WEIR_REASON_STOP] = "stop",
-        [WEIR_REASON_COMPLETE] = "complete",   [WEIR_REASON_CALL] = "call",  [WEIR_REASON_LENGTH] = "length",
+        [WEIR_REASON_NONE] = "none",           [WEIR_REASON_END] = "eos",    [WEIR_REASON_STOP] = "stop",
+        [WEIR_REASON_COMPLETE] = "complete",   [WEIR_REASON_CALL] = "tool",  [WEIR_REASON_LENGTH] = "length",
         [WEIR_REASON_CANCELLED] = "cancelled", [WEIR_REASON_ERROR] = "error"};
     return (size_t)reason < sizeof names / sizeof *names ? names[reason] : "unknown";
 }

@@ -47,6 +47,7 @@ static bool check_counts(const struct weir_settings *s, struct err *err)
         {"n_sequences", s->n_sequences, SEQUENCES_MAX},
         {"n_threads", s->n_threads, THREADS_MAX},
         {"prefill_chunk", s->prefill_chunk, CHUNK_MAX},
+        {"numerics", s->numerics, WEIR_NUMERICS_INT8},
         {"kv", s->kv, WEIR_KV_Q8},
         {"direct_io", s->direct_io, WEIR_DIRECT_OFF},
         {"io_depth", s->io_depth, DEPTH_MAX},
@@ -130,6 +131,7 @@ static void fill_engine(struct engine_settings *e, const struct weir_settings *s
     e->n_sequences = s->n_sequences;
     e->pass_rows = s->prefill_chunk;
     if (s->latent_norm_eps >= 0) e->latent_norm_eps = (float)s->latent_norm_eps;
+    e->numerics = (enum numerics)s->numerics;
     e->kv_storage = (enum kv_storage)s->kv;
     e->ram_budget_bytes = s->ram_budget_bytes == WEIR_AUTO ? PLAN_AUTO : s->ram_budget_bytes;
     e->prompt_cache_bytes = s->prompt_cache_bytes == WEIR_AUTO ? PLAN_AUTO : s->prompt_cache_bytes;
@@ -147,6 +149,7 @@ static void fill_engine(struct engine_settings *e, const struct weir_settings *s
 bool lib_settings_read(struct lib_settings *out, const struct weir_model *model, const struct weir_settings *given,
                        struct err *err)
 {
+    static_assert((int)WEIR_NUMERICS_INT8 == (int)NUMERICS_INT8, "the same order");
     static_assert((int)WEIR_KV_Q8 == (int)KV_STORAGE_Q8, "the same order");
     static_assert((int)WEIR_DIRECT_OFF == (int)DIRECT_OFF, "the same order");
     struct weir_settings *s = &out->given;

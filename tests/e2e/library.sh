@@ -99,7 +99,7 @@ for program in ask ask_static; do
 done
 checked=$((checked + 1))
 "$work/ask" /nowhere "$question" >"$work/answer" 2>&1 && say_failed "ask succeeds without a model"
-answers "ask without a model" '^ask: /nowhere: No such file' "$work/answer"
+answers "ask without a model" '^ask: /nowhere: cannot open: No such file' "$work/answer"
 
 # A conversation in two processes: the second one goes on with what the first one saved.
 printf 'What is the capital of Norway?\n' >"$work/first"

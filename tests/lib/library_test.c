@@ -224,7 +224,8 @@ static void paths_that_hold_no_model(void **state)
     struct weir_engine *engine;
     struct temp_folder folder;
     (void)state;
-    must_refuse(weir_model_open(&model, "/nowhere/at/all", &error), WEIR_DATA, &error, "/nowhere/at/all: No such file");
+    must_refuse(weir_model_open(&model, "/nowhere/at/all", &error), WEIR_DATA, &error,
+                "/nowhere/at/all: cannot open: No such file");
     assert_null(model);
     must_refuse(weir_model_open(&model, NULL, &error), WEIR_USER, &error, "path is NULL");
     must_refuse(weir_model_open(NULL, DEMO, &error), WEIR_USER, &error, "model is NULL");
@@ -267,6 +268,7 @@ static void settings_that_are_wrong(void **state)
     REFUSED(context_tokens, 1u << 21, "context_tokens");
     REFUSED(n_sequences, 65, "n_sequences is 65, and may be 64");
     REFUSED(prefill_chunk, 513, "prefill_chunk");
+    REFUSED(numerics, (enum weir_numerics)2, "numerics is 2");
     REFUSED(kv, (enum weir_kv)3, "kv is 3");
     REFUSED(draft, (enum weir_draft)4, "draft is 4");
     REFUSED(n_drafts, 8, "n_drafts is 8, and may be 7");
@@ -394,6 +396,10 @@ static void requests_that_are_wrong(void **state)
     wrong.constraint_text = "{\"type\":\"nonsense\"}";
     wrong.constraint_bytes = WEIR_WHOLE;
     must_refuse(weir_generate(s.session, prompt, &wrong, NULL, &error), WEIR_USER, &error, "constraint: ");
+    must(weir_request_check(&fine, s.model, &error), &error);
+    wrong = fine;
+    wrong.temperature = 3;
+    must_refuse(weir_request_check(&wrong, s.model, &error), WEIR_USER, &error, "temperature");
     result.size = 0;
     must_refuse(weir_generate(s.session, prompt, &fine, &result, &error), WEIR_USER, &error, "weir_result");
     assert_int_equal(weir_generate(s.session, NULL, &fine, NULL, NULL), WEIR_USER);
