@@ -45,17 +45,19 @@ static void print_tame(FILE *out, const char *text, size_t bytes)
     }
 }
 
-void answer_print_progress(void *print, uint32_t n_read, uint32_t n_prompt)
+/* Of a prompt that takes more than one pass; the last one is followed by the answer. */
+static void print_progress(struct answer_print *p, const struct weir_event *event)
 {
-    struct answer_print *p = print;
-    if (!p->log_is_terminal) return;
+    if (!p->log_is_terminal || event->n_read == p->n_told || event->n_read == event->n_prompt) return;
+    p->n_told = event->n_read;
     p->has_progress = true;
-    fprintf(p->log, ERASE_LINE "%" PRIu32 " of %" PRIu32 " prompt tokens read", n_read, n_prompt);
+    fprintf(p->log, ERASE_LINE "%" PRIu32 " of %" PRIu32 " prompt tokens read", event->n_read, event->n_prompt);
     fflush(p->log);
 }
 
 void answer_print_progress_end(struct answer_print *p)
 {
+    p->n_told = 0;
     if (!p->has_progress) return;
     p->has_progress = false;
     fputs(ERASE_LINE, p->log);
@@ -69,7 +71,7 @@ static void end_reasoning(struct answer_print *p)
     fputs(p->has_colour ? PLAIN "\n\n" : "\n\n", p->is_terminal ? p->out : p->log);
 }
 
-static void print_reasoning(struct answer_print *p, const struct answer_event *event)
+static void print_reasoning(struct answer_print *p, const struct weir_event *event)
 {
     FILE *to = p->is_terminal ? p->out : p->log;
     if (!p->in_reasoning && p->has_colour) fputs(DIM, to);
@@ -78,7 +80,7 @@ static void print_reasoning(struct answer_print *p, const struct answer_event *e
     fflush(to);
 }
 
-static void print_content(struct answer_print *p, const struct answer_event *event)
+static void print_content(struct answer_print *p, const struct weir_event *event)
 {
     end_reasoning(p);
     if (p->is_terminal)
@@ -89,16 +91,17 @@ static void print_content(struct answer_print *p, const struct answer_event *eve
     fflush(p->out);
 }
 
-bool answer_print_event(void *print, const struct answer_event *event, struct err *err)
+void answer_print_event(struct answer_print *print, const struct weir_event *event)
 {
-    struct answer_print *p = print;
-    (void)err; /* an output that is gone is told at the end of the program */
-    if (event->bytes == 0) return true;
-    if (event->part == ANSWER_REASONING)
-        print_reasoning(p, event);
-    else if (event->part == ANSWER_CONTENT)
-        print_content(p, event);
-    return true;
+    if (event->kind == WEIR_EVENT_PROGRESS) {
+        print_progress(print, event);
+        return;
+    }
+    answer_print_progress_end(print);
+    if (event->kind == WEIR_EVENT_REASONING)
+        print_reasoning(print, event);
+    else if (event->kind == WEIR_EVENT_TEXT)
+        print_content(print, event);
 }
 
 void answer_print_end(struct answer_print *print)
@@ -114,40 +117,27 @@ double answer_print_rate(uint32_t n_tokens, int64_t ns)
     return ns > 0 ? n_tokens * 1e9 / (double)ns : 0;
 }
 
-bool answer_print_residency(struct answer_residency *out, struct engine *engine)
-{
-    struct streamed *streamed = engine_streamed(engine);
-    if (!streamed) return false;
-    const struct slots_stats *slots = slots_stats(streamed_slots(streamed));
-    *out = (struct answer_residency){
-        .n_hits = slots->n_hits,
-        .n_misses = slots->n_misses + slots->n_joined,
-        .bytes_read = slots->bytes_loaded,
-        .waited_s = (double)streamed_stats(streamed)->waited_ns / 1e9,
-    };
-    return true;
-}
-
-static void print_residency(FILE *log, struct engine *engine)
+static void print_residency(FILE *log, struct weir_engine *engine)
 {
     char bytes[UNITS_TEXT_MAX];
-    struct answer_residency r;
-    if (!engine || !answer_print_residency(&r, engine)) return;
-    double wants = (double)(r.n_hits + r.n_misses);
-    fprintf(log, ", %s of experts read, hit rate %.1f %%, %.3f s waited", units_format_bytes(bytes, r.bytes_read),
-            wants > 0 ? 100 * (double)r.n_hits / wants : 0, r.waited_s);
+    struct weir_counters c = {.size = sizeof c};
+    if (!engine || weir_engine_counters(engine, &c, NULL) != WEIR_OK || !c.is_streamed) return;
+    double wants = (double)(c.n_hits + c.n_misses);
+    fprintf(log, ", %s of experts read, hit rate %.1f %%, %.3f s waited",
+            units_format_bytes(bytes, c.expert_bytes_read), wants > 0 ? 100 * (double)c.n_hits / wants : 0,
+            (double)c.expert_wait_ns / 1e9);
 }
 
-void answer_print_facts(FILE *log, const struct dialogue_result *r, struct engine *engine)
+void answer_print_facts(FILE *log, const struct weir_result *r, struct weir_engine *engine)
 {
     char memory[UNITS_TEXT_MAX];
-    uint32_t n_read = r->n_prompt - r->n_reused;
+    uint32_t n_read = r->n_prompt - r->n_cached;
     fprintf(log,
             "%" PRIu32 " prompt tokens read in %.3f s (%.1f tokens/s), %" PRIu32 " written in %.3f s (%.1f tokens/s)",
-            n_read, (double)r->prefill_ns / 1e9, answer_print_rate(n_read, r->prefill_ns), r->n_generated,
-            (double)r->decode_ns / 1e9, answer_print_rate(r->n_generated, r->decode_ns));
-    if (r->n_reused) fprintf(log, ", %" PRIu32 " reused", r->n_reused);
+            n_read, (double)r->prompt_ns / 1e9, answer_print_rate(n_read, r->prompt_ns), r->n_generated,
+            (double)r->answer_ns / 1e9, answer_print_rate(r->n_generated, r->answer_ns));
+    if (r->n_cached) fprintf(log, ", %" PRIu32 " reused", r->n_cached);
     print_residency(log, engine);
     fprintf(log, ", peak memory %s, ended by %s\n", units_format_bytes(memory, peak_memory_bytes()),
-            stop_reason_name(r->reason));
+            weir_reason_name(r->reason));
 }

@@ -2,12 +2,13 @@
 #include "base/nearest.h"
 #include "base/units.h"
 #include "cli/answer_print.h"
-#include "cli/answer_settings.h"
+#include "cli/answering.h"
 #include "cli/commands.h"
 #include "cli/conversation.h"
 #include "cli/interrupt.h"
-#include "cli/open_engine.h"
+#include "cli/library.h"
 #include "cli/prompt_text.h"
+#include "cli/request_settings.h"
 #include "cli/typed_lines.h"
 #include "plat/peak_memory.h"
 #include <inttypes.h>
@@ -16,97 +17,99 @@
 #include <unistd.h>
 
 #define TEXT_BYTES_MAX (UINT64_C(1) << 30)
-#define PROMPT_TOKENS_MAX (UINT32_C(1) << 24)
 
 struct chatting {
     const struct command_context *context;
     bool is_terminal; /* somebody is there, who may try again after a mistake */
-    struct text_model model;
-    struct encoder *encoder;
-    struct answer_settings settings;
-    struct engine *engine;
-    struct dialogue *dialogue;
+    struct weir_model *model;
+    struct weir_request request;
+    struct weir_chat_options chat;
+    enum weir_thinking effort; /* that /think on means */
+    struct weir_engine *engine;
+    struct weir_session *session;
     struct conversation conversation;
     struct typed_lines *lines;
     struct answer_print print;
-    struct token_list prompt;
     struct buf typed, content, reasoning; /* of the turn in hand */
+    struct err failure;                   /* of keeping the answer, which ended it */
+    struct weir_result last;
     uint64_t n_answers;
     struct {
         uint64_t read, reused, written; /* tokens */
-        int64_t prefill_ns, decode_ns;
+        int64_t prompt_ns, answer_ns;
     } total;
     bool is_over;
 };
 
 /* Prints an answer and keeps it. */
-static bool see_event(void *context, const struct answer_event *event, struct err *err)
+static int see_event(void *context, const struct weir_event *event)
 {
     struct chatting *c = context;
-    struct buf *to = event->part == ANSWER_REASONING ? &c->reasoning : &c->content;
-    return buf_add(to, event->text, event->bytes, err) && answer_print_event(&c->print, event, err);
+    bool is_reasoning = event->kind == WEIR_EVENT_REASONING, is_text = is_reasoning || event->kind == WEIR_EVENT_TEXT;
+    if (is_text && !buf_add(is_reasoning ? &c->reasoning : &c->content, event->text, event->bytes, &c->failure))
+        return 1;
+    answer_print_event(&c->print, event);
+    return 0;
 }
 
-static void count(struct chatting *c, const struct dialogue_result *r)
+static void count(struct chatting *c, const struct weir_result *r)
 {
     c->n_answers++;
-    c->total.read += r->n_prompt - r->n_reused;
-    c->total.reused += r->n_reused;
+    c->total.read += r->n_prompt - r->n_cached;
+    c->total.reused += r->n_cached;
     c->total.written += r->n_generated;
-    c->total.prefill_ns += r->prefill_ns;
-    c->total.decode_ns += r->decode_ns;
+    c->total.prompt_ns += r->prompt_ns;
+    c->total.answer_ns += r->answer_ns;
 }
 
 static bool generate(struct chatting *c, struct err *err)
 {
-    struct chat_request chat = {.messages = c->conversation.messages, .options = c->settings.chat};
-    struct answer_request answer = {.is_chat = true, .emit = see_event, .context = c};
-    c->prompt.n = 0;
-    if (!text_model_encode_chat(&c->model, c->encoder, &chat, &c->prompt, &answer.starts_in_think, err)) return false;
-    const struct dialogue_request request = {
-        .prompt = c->prompt.ids,
-        .n_prompt = (uint32_t)c->prompt.n,
-        .sampling = &c->settings.sampling,
-        .answer = &answer,
-        .key = c->settings.key + c->n_answers, /* draws of their own for every answer, fixed by the seed all the same */
-        .cancel = c->is_terminal ? interrupt_watch_all() : interrupt_watch(),
-        .progress = answer_print_progress,
-        .progress_context = &c->print,
-    };
-    struct sampled token;
-    bool ok = dialogue_start(c->dialogue, &request, err);
+    struct weir_prompt *prompt;
+    struct weir_request request = c->request;
+    request.event = see_event;
+    request.context = c;
+    /* Draws of their own for every answer, fixed by the seed all the same. */
+    if (request.has_seed) request.seed += c->n_answers;
+    if (!conversation_prompt(&c->conversation, &prompt, c->model, &c->chat, err)) return false;
+    const struct answering answering = {.engine = c->engine,
+                                        .session = c->session,
+                                        .prompt = prompt,
+                                        .request = &request,
+                                        .takes_all_interrupts = c->is_terminal};
+    c->failure = (struct err){0};
+    bool ok = answering_run(&answering, &c->last, err);
     answer_print_progress_end(&c->print);
-    if (!ok) return false;
-    while (dialogue_result(c->dialogue)->reason == STOP_NONE)
-        if (!dialogue_next(c->dialogue, &token, err)) return false;
-    return true;
+    weir_prompt_free(prompt);
+    if (c->failure.kind == ERR_NONE) return ok;
+    *err = c->failure;
+    return false;
 }
 
 /* Keeps what was answered. A question that nothing was said to is forgotten, so that it can be asked again. */
 static bool keep_answer(struct chatting *c, struct err *err)
 {
-    const struct dialogue_result *r = dialogue_result(c->dialogue);
+    const struct weir_result *r = &c->last;
     FILE *log = c->context->log;
     const char *content = c->content.data ? c->content.data : "", *reasoning = c->reasoning.data;
-    const struct chat_words words = {
+    const struct weir_message answer = {
         .role = "assistant",
         .text = content,
-        .text_bytes = c->content.bytes,
+        .bytes = c->content.bytes,
         .reasoning = reasoning ? reasoning : "", /* even if empty: nothing in the content is to be taken for it */
         .reasoning_bytes = c->reasoning.bytes,
     };
     count(c, r);
-    if (r->reason == STOP_CANCELLED && c->content.bytes + c->reasoning.bytes == 0) {
+    if (r->reason == WEIR_REASON_CANCELLED && c->content.bytes + c->reasoning.bytes == 0) {
         conversation_drop_last(&c->conversation);
         fputs("(stopped before the answer; the question is forgotten)\n", log);
         return true;
     }
-    if (r->reason == STOP_CANCELLED) fputs("(stopped; the conversation keeps what was said)\n", log);
-    if (r->reason == STOP_LENGTH && r->n_generated == c->settings.sampling.max_tokens)
+    if (r->reason == WEIR_REASON_CANCELLED) fputs("(stopped; the conversation keeps what was said)\n", log);
+    if (r->reason == WEIR_REASON_LENGTH && !r->context_is_full)
         fprintf(log, "(cut after %" PRIu32 " tokens: --max-tokens)\n", r->n_generated);
-    else if (r->reason == STOP_LENGTH)
+    else if (r->reason == WEIR_REASON_LENGTH)
         fputs("(cut: the context is full; /reset starts over, --context-length makes it larger)\n", log);
-    return conversation_add(&c->conversation, &words, err);
+    return conversation_add(&c->conversation, &answer, err);
 }
 
 /* On a terminal Ctrl-C is a key again; a pipe has nobody who types. */
@@ -120,10 +123,10 @@ static void leave_answer(const struct chatting *c)
 
 static bool say(struct chatting *c, const char *text, size_t bytes, struct err *err)
 {
-    const struct chat_words words = {.role = "user", .text = text, .text_bytes = bytes};
+    const struct weir_message question = {.role = "user", .text = text, .bytes = bytes};
     buf_clear(&c->content);
     buf_clear(&c->reasoning);
-    if (!conversation_add(&c->conversation, &words, err)) return false;
+    if (!conversation_add(&c->conversation, &question, err)) return false;
     bool ok = generate(c, err);
     leave_answer(c);
     if (!ok) conversation_drop_last(&c->conversation);
@@ -149,19 +152,21 @@ static bool slash_system(struct chatting *c, const char *text, struct err *err)
 
 static bool slash_think(struct chatting *c, const char *text, struct err *err)
 {
-    struct chat_options *chat = &c->settings.chat;
     bool is_high = strcmp(text, "high") == 0, is_max = strcmp(text, "max") == 0;
     if (strcmp(text, "off") == 0)
-        chat->thinking = false;
-    else if (strcmp(text, "on") == 0 || is_high || is_max)
-        chat->thinking = true;
+        c->chat.thinking = WEIR_THINKING_OFF;
+    else if (is_high)
+        c->effort = c->chat.thinking = WEIR_THINKING_HIGH;
+    else if (is_max)
+        c->effort = c->chat.thinking = WEIR_THINKING_MAX;
+    else if (strcmp(text, "on") == 0)
+        c->chat.thinking = c->effort;
     else if (*text)
         return err_set(err, ERR_USER, "/think: '%s' is none of on, off, high and max", text);
-    if (is_high || is_max) chat->effort = is_high ? CHAT_EFFORT_HIGH : CHAT_EFFORT_MAX;
     fprintf(c->context->log, "thinking is %s\n",
-            !chat->thinking                    ? "off"
-            : chat->effort == CHAT_EFFORT_HIGH ? "on, with high effort"
-                                               : "on, with most effort");
+            c->chat.thinking == WEIR_THINKING_OFF    ? "off"
+            : c->chat.thinking == WEIR_THINKING_HIGH ? "on, with high effort"
+                                                     : "on, with most effort");
     return true;
 }
 
@@ -176,7 +181,7 @@ static bool slash_save(struct chatting *c, const char *text, struct err *err)
 static bool slash_load(struct chatting *c, const char *text, struct err *err)
 {
     if (!*text) return err_set(err, ERR_USER, "/load needs the name of a file");
-    if (!conversation_load(&c->conversation, c->context->fs, text, err)) return false;
+    if (!conversation_load(&c->conversation, c->model, c->context->fs, text, err)) return false;
     fprintf(c->context->log, "%zu messages loaded from %s\n", conversation_length(&c->conversation), text);
     return true;
 }
@@ -189,16 +194,16 @@ static bool slash_stats(struct chatting *c, const char *text, struct err *err)
     (void)err;
     if (c->n_answers) {
         fputs("last answer: ", log);
-        answer_print_facts(log, dialogue_result(c->dialogue), c->engine);
+        answer_print_facts(log, &c->last, c->engine);
     }
     fprintf(log,
             "all %" PRIu64 " answers: %" PRIu64 " prompt tokens read in %.3f s, %" PRIu64 " reused, %" PRIu64
             " written in %.3f s\n",
-            c->n_answers, c->total.read, (double)c->total.prefill_ns / 1e9, c->total.reused, c->total.written,
-            (double)c->total.decode_ns / 1e9);
-    fprintf(log, "%zu messages, %" PRIu32 " of %" PRIu64 " tokens of context held, peak memory %s\n",
-            conversation_length(&c->conversation), dialogue_held(c->dialogue), c->context->settings->context_length,
-            units_format_bytes(memory, peak_memory_bytes()));
+            c->n_answers, c->total.read, (double)c->total.prompt_ns / 1e9, c->total.reused, c->total.written,
+            (double)c->total.answer_ns / 1e9);
+    fprintf(log, "%zu messages, %zu of %" PRIu64 " tokens of context held, peak memory %s\n",
+            conversation_length(&c->conversation), weir_session_tokens(c->session),
+            c->context->settings->context_length, units_format_bytes(memory, peak_memory_bytes()));
     return true;
 }
 
@@ -317,15 +322,15 @@ static bool open_all(struct chatting *c, struct err *err)
         .is_terminal = c->is_terminal && !s->dumb_terminal,
         .state_folder = s->state_folder,
     };
-    if (!answer_settings_open_model(&c->model, context, err)) return false;
-    if (!answer_settings_init(&c->settings, context, &c->model.defaults, c->model.n_logits, c->model.n_tokens, err))
-        return false;
-    c->encoder = encoder_new(context->alloc, c->model.tokenizer, NULL, err);
-    if (!c->encoder) return false;
+    struct weir_error error;
+    if (!library_open_model(&c->model, context, err)) return false;
+    if (!request_settings(&c->request, &c->chat, c->model, context, err)) return false;
+    if (!library_needs_text(c->model, err)) return false;
+    c->effort = c->chat.thinking == WEIR_THINKING_HIGH ? WEIR_THINKING_HIGH : WEIR_THINKING_MAX;
     if (!conversation_init(&c->conversation, context->alloc, err) || !set_first_system(c, err)) return false;
     if (!typed_lines_new(&c->lines, context->alloc, &setup, err)) return false;
-    if (!open_engine(&c->engine, context, err)) return false;
-    return dialogue_new(&c->dialogue, c->engine, &c->model, clock_real(), err);
+    return library_open_engine(&c->engine, c->model, context, err) &&
+           library_ok(weir_session_new(&c->session, c->engine, &error), &error, err);
 }
 
 int command_chat(struct command_context *context)
@@ -333,7 +338,6 @@ int command_chat(struct command_context *context)
     struct err err = {0};
     struct chatting c = {.context = context};
     c.is_terminal = isatty(STDIN_FILENO) && isatty(fileno(context->out));
-    token_list_init(&c.prompt, context->alloc, PROMPT_TOKENS_MAX);
     buf_init(&c.typed, context->alloc, PROMPT_BYTES_MAX);
     buf_init(&c.content, context->alloc, TEXT_BYTES_MAX);
     buf_init(&c.reasoning, context->alloc, TEXT_BYTES_MAX);
@@ -341,18 +345,17 @@ int command_chat(struct command_context *context)
     bool ok = open_all(&c, &err);
     if (ok) {
         fprintf(context->log, "%s: %" PRIu64 " tokens of context, thinking %s; /help lists the commands\n",
-                context->operands[0], context->settings->context_length, c.settings.chat.thinking ? "on" : "off");
+                context->operands[0], context->settings->context_length,
+                c.chat.thinking != WEIR_THINKING_OFF ? "on" : "off");
         leave_answer(&c);
         ok = talk(&c, &err);
         interrupt_unwatch();
     }
-    dialogue_free(c.dialogue);
-    engine_close(c.engine);
+    library_close_session(c.session);
+    library_close_engine(c.engine);
+    library_close_model(c.model);
     typed_lines_free(c.lines);
     conversation_fini(&c.conversation);
-    encoder_free(c.encoder);
-    text_model_close(&c.model);
-    token_list_fini(&c.prompt);
     buf_fini(&c.typed);
     buf_fini(&c.content);
     buf_fini(&c.reasoning);

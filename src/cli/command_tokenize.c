@@ -1,47 +1,51 @@
 /* weir tokenize: text to token ids, and back. */
 #include "base/utf8.h"
 #include "cli/commands.h"
-#include "cli/open_tokenizer.h"
-#include "fmt/detokenizer.h"
+#include "cli/library.h"
+#include "cli/standard_input.h"
 #include "fmt/json_doc.h"
 #include "fmt/json_text.h"
-#include "fmt/tokenizer_encoder.h"
+#include "fmt/token_list.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #define INPUT_BYTES_MAX (64u << 20)
-#define ANSWER_BYTES_MAX (UINT64_C(1) << 32) /* any input: a token may be 64 KiB long */
+#define ANSWER_BYTES_MAX (UINT64_C(1) << 33) /* any input: a token may be 64 KiB long */
 
 enum special { SPECIAL_NONE, SPECIAL_ALL }; /* in the order of the choices of --special */
 
 struct tokenizing {
     const struct command_context *context;
-    struct tokenizer *tokenizer;
-    struct encoder *encoder;
-    bool special;           /* markers in text are tokens, and special tokens are text again */
-    struct token_list ids;  /* of the text in hand */
-    struct buf input, text; /* as it came, and decoded */
-    struct buf answer;      /* one line of JSON */
+    struct weir_model *model;
+    bool special;          /* markers in text are tokens, and special tokens are text again */
+    struct token_list ids; /* of the text in hand */
+    struct buf input;      /* as it came */
+    char *text;            /* [text_bytes] decoded; NULL: nothing yet */
+    size_t text_bytes;
+    struct buf answer; /* one line of JSON */
 };
-
-static bool open_tools(struct tokenizing *t, struct err *err)
-{
-    if (!open_tokenizer(&t->tokenizer, t->context, err)) return false;
-    t->encoder = encoder_new(t->context->alloc, t->tokenizer, NULL, err);
-    return t->encoder != NULL;
-}
 
 static bool encode(struct tokenizing *t, const char *text, size_t bytes, struct err *err)
 {
+    struct weir_error error;
+    enum weir_markers markers = t->special ? WEIR_MARKERS_ARE_TOKENS : WEIR_MARKERS_ARE_TEXT;
+    uint32_t *ids;
+    size_t n;
     t->ids.n = 0;
-    return encoder_encode(t->encoder, text, bytes, t->special ? ENCODE_ALL : ENCODE_NONE, &t->ids, err);
+    if (!library_ok(weir_tokenize(t->model, text, bytes, markers, &ids, &n, &error), &error, err)) return false;
+    bool ok = token_list_add(&t->ids, ids, n, err);
+    weir_free(ids);
+    return ok;
 }
 
 static bool decode(struct tokenizing *t, struct err *err)
 {
-    buf_clear(&t->text);
-    return detokenizer_decode(t->tokenizer, t->ids.ids, t->ids.n, !t->special, &t->text, err);
+    struct weir_error error;
+    weir_free(t->text);
+    t->text = NULL;
+    return library_ok(weir_detokenize(t->model, t->ids.ids, t->ids.n, !t->special, &t->text, &t->text_bytes, &error),
+                      &error, err);
 }
 
 static bool print_plain(struct tokenizing *t, struct err *err)
@@ -49,7 +53,7 @@ static bool print_plain(struct tokenizing *t, struct err *err)
     FILE *out = t->context->out;
     if (t->context->settings->decode) {
         if (!decode(t, err)) return false;
-        fwrite(t->text.data ? t->text.data : "", 1, t->text.bytes, out);
+        fwrite(t->text, 1, t->text_bytes, out);
         return true;
     }
     for (size_t i = 0; i < t->ids.n; i++) fprintf(out, "%s%" PRIu32, i ? " " : "", t->ids.ids[i]);
@@ -66,7 +70,7 @@ static bool print_json(struct tokenizing *t, struct err *err)
     for (size_t i = 0; i < t->ids.n; i++)
         if (!buf_printf(&t->answer, err, "%s%" PRIu32, i ? "," : "", t->ids.ids[i])) return false;
     if (!buf_add_text(&t->answer, "],\"text\":", err)) return false;
-    if (!json_text_add_string(&t->answer, t->text.data ? t->text.data : "", t->text.bytes, err)) return false;
+    if (!json_text_add_string(&t->answer, t->text, t->text_bytes, err)) return false;
     if (!buf_add_text(&t->answer, "}\n", err)) return false;
     fwrite(t->answer.data, 1, t->answer.bytes, t->context->out);
     return fflush(t->context->out) == 0 || err_set(err, ERR_IO, "cannot write the output: %s", strerror(errno));
@@ -150,7 +154,7 @@ static bool run(struct tokenizing *t, struct err *err)
     if (lines && settings->decode)
         return err_set(err, ERR_USER,
                        "--decode has no effect on JSON lines: each says itself whether it is text or ids");
-    return open_tools(t, err) && (lines ? run_lines(t, err) : run_once(t, err));
+    return library_open_model(&t->model, t->context, err) && (lines ? run_lines(t, err) : run_once(t, err));
 }
 
 int command_tokenize(struct command_context *context)
@@ -159,14 +163,12 @@ int command_tokenize(struct command_context *context)
     struct tokenizing t = {.context = context, .special = context->settings->special == SPECIAL_ALL};
     token_list_init(&t.ids, context->alloc, INPUT_BYTES_MAX);
     buf_init(&t.input, context->alloc, INPUT_BYTES_MAX);
-    buf_init(&t.text, context->alloc, ANSWER_BYTES_MAX);
-    buf_init(&t.answer, context->alloc, 2 * ANSWER_BYTES_MAX);
+    buf_init(&t.answer, context->alloc, ANSWER_BYTES_MAX);
     bool ok = run(&t, &err);
     buf_fini(&t.input);
-    buf_fini(&t.text);
+    weir_free(t.text);
     buf_fini(&t.answer);
     token_list_fini(&t.ids);
-    encoder_free(t.encoder);
-    tokenizer_free(t.tokenizer);
+    library_close_model(t.model);
     return ok ? EXIT_CODE_DONE : command_fail(context, &err);
 }

@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/nearest.h"
 #include "cli/commands.h"
+#include "cli/given_ids.h"
 #include "cli/open_engine.h"
 #include "plat/file_write.h"
 #include "run/route_recorder.h"

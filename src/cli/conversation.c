@@ -1,6 +1,8 @@
 #include "cli/conversation.h"
 
 #include "base/assert.h"
+#include "base/utf8.h"
+#include "cli/library.h"
 #include "fmt/json_doc.h"
 #include "fmt/json_text.h"
 #include <string.h>
@@ -37,9 +39,31 @@ size_t conversation_length(const struct conversation *conversation)
     return json_object_array_length(conversation->messages);
 }
 
-bool conversation_add(struct conversation *conversation, const struct chat_words *words, struct err *err)
+static bool add_string(struct json_object *object, const char *key, const char *text, size_t bytes)
 {
-    return chat_messages_add(conversation->messages, words, err);
+    struct json_object *string = json_object_new_string_len(text, (int)bytes);
+    if (string && json_object_object_add(object, key, string) == 0) return true;
+    json_object_put(string);
+    return false;
+}
+
+static bool add_message(struct json_object *messages, const struct weir_message *m, struct err *err)
+{
+    size_t bad;
+    if (!utf8_check(m->text, m->bytes, &bad))
+        return err_set(err, ERR_USER, "the text of the message is not valid UTF-8 at byte %zu", bad);
+    struct json_object *message = json_object_new_object();
+    bool ok = message && add_string(message, "role", m->role, strlen(m->role)) &&
+              add_string(message, "content", m->text, m->bytes) &&
+              (!m->reasoning || add_string(message, "reasoning_content", m->reasoning, m->reasoning_bytes)) &&
+              json_object_array_add(messages, message) == 0;
+    if (!ok) json_object_put(message);
+    return ok || err_set(err, ERR_NOMEM, "no memory for a message");
+}
+
+bool conversation_add(struct conversation *conversation, const struct weir_message *message, struct err *err)
+{
+    return add_message(conversation->messages, message, err);
 }
 
 void conversation_drop_last(struct conversation *conversation)
@@ -74,8 +98,8 @@ static bool add_range(struct json_object *to, const struct json_object *from, si
 bool conversation_set_system(struct conversation *conversation, const char *text, struct err *err)
 {
     struct json_object *messages = new_array(err), *old = conversation->messages;
-    const struct chat_words words = {.role = "system", .text = text, .text_bytes = text ? strlen(text) : 0};
-    bool ok = messages && (!text || chat_messages_add(messages, &words, err)) &&
+    const struct weir_message system = {.role = "system", .text = text, .bytes = text ? strlen(text) : 0};
+    bool ok = messages && (!text || add_message(messages, &system, err)) &&
               add_range(messages, old, count_systems(old), json_object_array_length(old), err);
     if (ok)
         replace(conversation, messages);
@@ -108,20 +132,41 @@ bool conversation_save(const struct conversation *conversation, struct write_sys
     return ok;
 }
 
-/* Every message must be one that a prompt can be made of. */
-static bool check_messages(struct alloc *alloc, struct json_object *messages, struct err *err)
+static bool prompt_of(struct weir_prompt **prompt, struct alloc *alloc, struct json_object *messages,
+                      struct weir_model *model, const struct weir_chat_options *options, struct err *err)
 {
-    const struct chat_request request = {.messages = messages};
-    struct chat_prompt prompt = {0};
-    if (!json_object_is_type(messages, json_type_array))
-        return err_set(err, ERR_DATA, "neither {\"messages\": [...]} nor an array of messages");
-    bool ok = chat_prompt_render(&prompt, alloc, &request, err);
-    chat_prompt_fini(&prompt);
-    if (!ok && err->kind == ERR_USER) err->kind = ERR_DATA; /* the file is wrong, not the command line */
+    struct buf text;
+    struct weir_error error;
+    buf_init(&text, alloc, FILE_BYTES_MAX);
+    bool ok = json_text_add(&text, messages, JSON_COMPACT, err) &&
+              library_ok(weir_prompt_of_chat(prompt, model, text.data, text.bytes, options, &error), &error, err);
+    buf_fini(&text);
     return ok;
 }
 
-bool conversation_load(struct conversation *conversation, struct file_system fs, const char *path, struct err *err)
+bool conversation_prompt(const struct conversation *conversation, struct weir_prompt **prompt, struct weir_model *model,
+                         const struct weir_chat_options *options, struct err *err)
+{
+    return prompt_of(prompt, conversation->alloc, conversation->messages, model, options, err);
+}
+
+/* Every message must be one that a prompt can be made of. */
+static bool check_messages(struct alloc *alloc, struct weir_model *model, struct json_object *messages, struct err *err)
+{
+    struct weir_prompt *prompt;
+    if (!json_object_is_type(messages, json_type_array))
+        return err_set(err, ERR_DATA, "neither {\"messages\": [...]} nor an array of messages");
+    if (json_object_array_length(messages) == 0) return true;
+    if (prompt_of(&prompt, alloc, messages, model, NULL, err)) {
+        weir_prompt_free(prompt);
+        return true;
+    }
+    if (err->kind == ERR_USER) err->kind = ERR_DATA; /* the file is wrong, not the command line */
+    return false;
+}
+
+bool conversation_load(struct conversation *conversation, struct weir_model *model, struct file_system fs,
+                       const char *path, struct err *err)
 {
     struct json_rules rules = json_rules_file;
     struct json_object *document = NULL;
@@ -135,7 +180,7 @@ bool conversation_load(struct conversation *conversation, struct file_system fs,
 
     struct json_object *messages = document;
     if (json_object_is_type(document, json_type_object)) messages = json_object_object_get(document, "messages");
-    ok = check_messages(conversation->alloc, messages, err) || err_context(err, "%s", path);
+    ok = check_messages(conversation->alloc, model, messages, err) || err_context(err, "%s", path);
     if (ok) replace(conversation, json_object_get(messages));
     json_object_put(document);
     return ok;

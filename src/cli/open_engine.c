@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDS_FILE_BYTES_MAX (UINT64_C(64) << 20)
-
 /* Takes one named instruction set out of the mask. */
 static bool rule_out(uint32_t *mask, const char *name, size_t bytes, struct err *err)
 {
@@ -87,20 +85,4 @@ bool open_engine(struct engine **engine, const struct command_context *context, 
     while (engine_streamed(*engine) && streamed_take_note(engine_streamed(*engine), note))
         fprintf(context->log, "weir: %s\n", note);
     return true;
-}
-
-bool open_token_list(struct token_list *list, const struct command_context *context, struct err *err)
-{
-    const struct settings *s = context->settings;
-    *list = (struct token_list){0};
-    if (!s->ids == !s->ids_file) return err_set(err, ERR_USER, "give the tokens with either --ids or --ids-file");
-    if (s->ids) return token_list_parse(list, context->alloc, "--ids", s->ids, err);
-
-    size_t bytes;
-    char *text = file_read_all(context->alloc, context->fs, s->ids_file, IDS_FILE_BYTES_MAX, &bytes, err);
-    if (!text) return false;
-    bool ok = strlen(text) == bytes ? token_list_parse(list, context->alloc, s->ids_file, text, err)
-                                    : err_set(err, ERR_USER, "%s: not a text: it holds a NUL byte", s->ids_file);
-    alloc_put(context->alloc, text);
-    return ok;
 }

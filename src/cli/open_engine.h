@@ -1,8 +1,7 @@
 #ifndef CLI_OPEN_ENGINE_H
 #define CLI_OPEN_ENGINE_H
-/* From the settings of a command to an open engine, and the token ids that a command was given. */
+/* From the settings of a command to an open engine. */
 #include "cli/commands.h"
-#include "fmt/token_list.h"
 #include "run/engine.h"
 
 /* What the options say about an engine on the command's first operand. */
@@ -11,8 +10,5 @@ bool engine_settings_from(struct engine_settings *out, const struct command_cont
 
 /* Opens it. */
 bool open_engine(struct engine **engine, const struct command_context *context, struct err *err) MUST_CHECK;
-
-/* The ids of --ids or --ids-file; exactly one of them must be given. */
-bool open_token_list(struct token_list *list, const struct command_context *context, struct err *err) MUST_CHECK;
 
 #endif

@@ -245,6 +245,15 @@ const char *options_environment_name(const struct option *option, char name[OPTI
     return name;
 }
 
+const char *options_word(const char *name, const void *values)
+{
+    const struct option *option = options_find(name);
+    unsigned choice;
+    ASSERT(option && option->type == OPTION_CHOICE);
+    memcpy(&choice, (const char *)values + option->offset, sizeof choice);
+    return option->choices[choice];
+}
+
 static bool parse_count(const char *text, uint64_t *out)
 {
     bool is_hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');

@@ -55,6 +55,9 @@ const char *options_nearest(const char *name, uint64_t commands);
 bool options_store(const struct option *option, void *values, const char *text, const char *where,
                    struct err *err) MUST_CHECK;
 
+/* The word that a choice has in `values`. */
+const char *options_word(const char *name, const void *values);
+
 enum { OPTION_ENVIRONMENT_NAME_MAX = 64 };
 const char *options_environment_name(const struct option *option, char name[OPTION_ENVIRONMENT_NAME_MAX]);
 

@@ -1,7 +1,7 @@
 #include "cli/prompt_text.h"
 
 #include "base/utf8.h"
-#include "cli/open_tokenizer.h"
+#include "cli/standard_input.h"
 #include <string.h>
 #include <unistd.h>
 

@@ -56,6 +56,17 @@ echo '#include "base/a.c"' >>"$work/tree/src/base/a.c"
 expect 'a .c file is included' scripts/check_layers.sh
 
 fresh
+printf 'cli: base plat\ncli/c.c: base cli\n' >>"$work/tree/src/LAYERS"
+mkdir "$work/tree/src/cli"
+echo '#include "base/a.h"' >"$work/tree/src/cli/c.h"
+echo '#include "cli/c.h"' >"$work/tree/src/cli/c.c"
+expect silent scripts/check_layers.sh
+echo '#include "plat/b.h"' >>"$work/tree/src/cli/c.h"
+expect 'cli/c.c sees plat/b.h through cli/c.h' scripts/check_layers.sh
+rm -r "$work/tree/src/cli"
+expect 'there is no cli/c.c' scripts/check_layers.sh
+
+fresh
 echo 'uint32_t b2(void);' >>"$work/tree/src/plat/b.h"
 expect 'does not compile alone: src/plat/b.h' scripts/check_headers.sh
 
