@@ -6,6 +6,7 @@
 bool bench_disk(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_memory(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_engine(const struct command_context *context, struct err *err) MUST_CHECK;
+bool bench_batch(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_prefill(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_decode(const struct command_context *context, struct err *err) MUST_CHECK;
 

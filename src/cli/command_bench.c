@@ -9,8 +9,8 @@ struct part {
 };
 
 static const struct part parts[] = {
-    {"disk", bench_disk},       {"memory", bench_memory}, {"engine", bench_engine},
-    {"prefill", bench_prefill}, {"decode", bench_decode},
+    {"disk", bench_disk},   {"memory", bench_memory},   {"engine", bench_engine},
+    {"batch", bench_batch}, {"prefill", bench_prefill}, {"decode", bench_decode},
 };
 
 static bool run_part(const struct command_context *context, struct err *err)

@@ -139,7 +139,8 @@ static const struct option options[] = {
     BYTES("disk-rate", disk_rate_bytes, 1 << 20, UINT64_C(1) << 40, "none", ON(FIT),
           "bytes a second that the disk reads, to predict tokens a second from"),
     TEXT("sizes", sizes, "LIST", NULL, ON(BENCH),
-         "tokens of the prompts (16,64,256), or of the contexts that are decoded behind (16,2048)"),
+         "tokens of the prompts (16,64,256), of the contexts that are decoded behind (16,2048), or sequences of batch "
+         "(1,2,4,8)"),
     COUNT("depth", depth, "N", 0, 1 << 20, "0", ON(BENCH), "tokens in front of a measured prompt"),
     COUNT("sequences", sequences, "N", 1, 64, "1", ON(BENCH), "sequences that are decoded together"),
     COUNT("runs", runs, "N", 1, 32, "5", ON(BENCH) | ON(TUNE),

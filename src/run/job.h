@@ -16,6 +16,8 @@ struct job_progress {
                                     few of these are computed again for it */
     uint32_t n_done;             /* prompt tokens in the state so far */
     uint32_t layer, n_layers;    /* of the pass that runs */
+    uint64_t bytes_read;         /* from the disk since the job was started */
+    int64_t left_ns_low, left_ns_high; /* until the prompt is in the state, probably; both 0: not known yet */
 };
 
 struct job_usage {

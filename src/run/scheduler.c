@@ -1,6 +1,7 @@
 #include "run/scheduler.h"
 
 #include "base/assert.h"
+#include "run/finish_guess.h"
 #include "run/known_states.h"
 #include "run/prompt_lookup.h"
 #include <inttypes.h>
@@ -25,6 +26,10 @@ struct running {
     uint32_t n_kept;            /* of these rows, that hold: the MTP layer learns from them */
     bool has_mtp;               /* its MTP rows are complete so far */
     struct job_usage usage;
+    uint64_t bytes_before;          /* read from the disk when it was started */
+    struct finish_interval promise; /* the first prediction that was made for its prompt, if that is long */
+    int64_t promised_ns;
+    bool has_promise;
 };
 
 struct scheduler {
@@ -41,7 +46,10 @@ struct scheduler {
     uint32_t layer;                   /* that it is in */
     struct forward_row *rows;         /* [pass_rows] */
     struct forward_mtp_row *mtp_rows; /* [pass_rows]; NULL unless the MTP layer drafts */
-    double prompt_row_ns;             /* measured: what a row of a prompt adds to a pass; 0: not yet known */
+    struct finish_guess finish;
+    int64_t pass_began_ns;
+    bool is_in_pass;
+    double prompt_row_ns; /* measured: what a row of a prompt adds to a pass; 0: not yet known */
     struct scheduler_stats stats;
 };
 
@@ -235,9 +243,56 @@ static uint32_t first_in_line(const struct scheduler *s)
     return 0;
 }
 
+static uint64_t bytes_read(const struct scheduler *s)
+{
+    struct streamed *streamed = engine_streamed(s->engine);
+    return streamed ? reader_stats(streamed_reader(streamed))->bytes_landed : 0;
+}
+
+/* Tokens to read until the prompt of r is in the state: prompts are read one after the other. */
+static uint32_t rows_until_read(const struct scheduler *s, const struct running *r)
+{
+    uint32_t n = 0;
+    for (const struct running *p = s->running; p <= r; p++)
+        if (!p->answers) n += p->job->n_prompt - p->kv.n_rows;
+    return n;
+}
+
+/* From now on: what the pass that runs has taken already is over. */
+static bool predict(const struct scheduler *s, const struct running *r, struct finish_interval *out)
+{
+    if (!finish_guess_ask(&s->finish, rows_until_read(s, r), out)) return false;
+    int64_t done = s->is_in_pass ? clock_now_ns(s->settings.clock) - s->pass_began_ns : 0;
+    out->low_ns = out->low_ns > done ? out->low_ns - done : 0;
+    out->high_ns = out->high_ns > done ? out->high_ns - done : 0;
+    return true;
+}
+
+/* The first prediction for a prompt of several passes is the one that counts. */
+static void promise(struct scheduler *s, struct running *r)
+{
+    bool is_long = r->job->n_prompt - r->kv.n_rows > engine_settings_of(s->engine)->pass_rows;
+    if (r->has_promise || !is_long || !predict(s, r, &r->promise)) return;
+    r->has_promise = true;
+    r->promised_ns = clock_now_ns(s->settings.clock);
+}
+
+static void judge_promise(struct scheduler *s, struct running *r)
+{
+    if (!r->has_promise) return;
+    finish_guess_judge(&s->finish, &r->promise, clock_now_ns(s->settings.clock) - r->promised_ns);
+    s->stats.n_finishes_told = s->finish.n_judged;
+    s->stats.n_finishes_held = s->finish.n_held;
+}
+
 static struct job_progress progress_of(const struct scheduler *s, const struct running *r)
 {
-    return (struct job_progress){.n_prompt = r->job->n_prompt,
+    struct finish_interval left = {0};
+    bool is_known = !r->answers && predict(s, r, &left);
+    return (struct job_progress){.bytes_read = bytes_read(s) - r->bytes_before,
+                                 .left_ns_low = is_known ? left.low_ns : 0,
+                                 .left_ns_high = is_known ? left.high_ns : 0,
+                                 .n_prompt = r->job->n_prompt,
                                  .n_cached = r->usage.n_cached,
                                  .n_done = r->kv.n_rows < r->job->n_prompt ? r->kv.n_rows : r->job->n_prompt,
                                  .layer = s->layer,
@@ -280,6 +335,8 @@ static void admit(struct scheduler *s, struct job *job)
     if (s->settings.draft == DRAFT_MTP) align_mtp(s, r, n_cached);
     r->usage = (struct job_usage){.n_prompt = job->n_prompt, .n_cached = n_cached};
     s->stats.n_cached_tokens += n_cached;
+    r->bytes_before = bytes_read(s);
+    promise(s, r);
     struct job_progress progress = progress_of(s, r);
     if (job->events.started) job->events.started(job->events.context, &progress);
 }
@@ -535,8 +592,9 @@ static bool show_prompt_logits(struct scheduler *s, struct running *r, struct er
 static bool harvest_prompt(struct scheduler *s, struct running *r)
 {
     struct err err = {0};
-    struct job_progress progress = progress_of(s, r);
     s->stats.n_prompt_tokens += r->n_rows;
+    promise(s, r);
+    struct job_progress progress = progress_of(s, r);
     if (r->job->events.progress) r->job->events.progress(r->job->events.context, &progress);
     r->n_kept = r->n_rows;
     if (!show_prompt_logits(s, r, &err)) {
@@ -545,6 +603,7 @@ static bool harvest_prompt(struct scheduler *s, struct running *r)
     }
     if (r->kv.n_rows < r->job->n_prompt) return true;
     r->answers = true;
+    judge_promise(s, r);
     if (r->n_max == 0) {
         finish(s, r, STOP_LENGTH, NULL);
         return false;
@@ -680,6 +739,7 @@ static void measure(struct scheduler *s, int64_t ns, size_t n_prompt_rows)
 {
     if (n_prompt_rows == 0) return;
     double each = (double)ns / (double)n_prompt_rows;
+    finish_guess_add(&s->finish, (uint32_t)n_prompt_rows, ns);
     s->prompt_row_ns = s->prompt_row_ns > 0 ? 0.7 * s->prompt_row_ns + 0.3 * each : each;
 }
 
@@ -692,9 +752,11 @@ static void run_pass(struct scheduler *s, size_t n_rows)
     s->stats.n_passes++;
     make_room(s);
     forward_set_poll(forward, still_wanted, s);
-    int64_t start = clock_now_ns(s->settings.clock);
+    s->pass_began_ns = clock_now_ns(s->settings.clock);
+    s->is_in_pass = true;
     bool ok = engine_pass(s->engine, s->rows, n_rows, &err);
-    measure(s, clock_now_ns(s->settings.clock) - start, n_prompt_rows);
+    s->is_in_pass = false;
+    if (ok) measure(s, clock_now_ns(s->settings.clock) - s->pass_began_ns, n_prompt_rows);
     forward_set_poll(forward, NULL, NULL);
     s->layer = 0;
     if (!ok) {

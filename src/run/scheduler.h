@@ -39,7 +39,8 @@ struct scheduler_stats {
     uint64_t n_submitted, n_refused, n_done[STOP_ERROR + 1]; /* by enum stop_reason */
     uint64_t n_passes, n_prompt_tokens, n_cached_tokens, n_generated;
     uint64_t n_drafted, n_accepted, n_called_off;
-    uint64_t n_mtp_rows, n_mtp_lost; /* pairs absorbed by the MTP layer, and jobs whose chain of them broke */
+    uint64_t n_finishes_told, n_finishes_held; /* predictions for prompts of several passes, and those that came true */
+    uint64_t n_mtp_rows, n_mtp_lost;           /* pairs absorbed by the MTP layer, and jobs whose chain of them broke */
     uint32_t n_waiting, n_running;
 };
 

@@ -84,6 +84,10 @@ static void put_tokens(struct jot *json, struct server *server, const struct num
     jot_put_integer(json, "total", (int64_t)s->n_passes);
     jot_put_integer(json, "called_off", (int64_t)s->n_called_off);
     jot_close(json);
+    jot_put_open(json, "predicted_finishes");
+    jot_put_integer(json, "told", (int64_t)s->n_finishes_told);
+    jot_put_integer(json, "held", (int64_t)s->n_finishes_held);
+    jot_close(json);
     jot_put_open(json, "speculation");
     jot_put_integer(json, "drafted", (int64_t)s->n_drafted);
     jot_put_integer(json, "accepted", (int64_t)s->n_accepted);
@@ -229,6 +233,8 @@ static bool add_metrics(struct buf *out, struct server *server, const struct num
         {"decode_seconds_total", "counter", "Time between the first and the last token of answers.",
          (double)s->decode_ns / 1e9},
         {"passes_total", "counter", "Passes of the engine.", (double)s->scheduler.n_passes},
+        {"predicted_finishes_total", "counter", "Predictions for long prompts.", (double)s->scheduler.n_finishes_told},
+        {"predicted_finishes_held_total", "counter", "Of these, true.", (double)s->scheduler.n_finishes_held},
         {"drafted_tokens_total", "counter", "Tokens that were drafted.", (double)s->scheduler.n_drafted},
         {"accepted_tokens_total", "counter", "Of these, accepted.", (double)s->scheduler.n_accepted},
         {"answers_paused_total", "counter", "Times that an answer stood still for a slow client.", (double)s->n_pauses},

@@ -52,6 +52,14 @@ for phase in first_prompt prefill warm_up decode; do
             }' || fail "engine: the quotients of $phase do not follow from its figures"
 done
 
+"$weir" bench batch models/demo --sizes 1,3 --runs 1 --experts-resident 25% >"$work/out" 2>&1 || fail "batch: $(cat "$work/out")"
+[ "$(wc -l <"$work/out")" -eq 3 ] || fail "batch: not one line for each size"
+"$weir" bench batch models/demo --sizes 2 --runs 1 --json >"$work/out" || fail "batch --json"
+grep -q '^{"part":"batch",.*"rows":\[{"sequences":2,"tokens":48,.*"bytes_wanted_per_token":[0-9]*}\]}$' "$work/out" ||
+    fail "what batch --json prints"
+got=0
+"$weir" bench batch models/demo --sizes 65 >"$work/out" 2>&1 || got=$?
+{ [ $got -eq 2 ] && grep -q 'from 1 to 64' "$work/out"; } || fail "too many sequences"
 got=0
 "$weir" bench decoed models/demo >"$work/out" 2>&1 || got=$?
 { [ $got -eq 2 ] && grep -q "the nearest is 'decode'" "$work/out"; } || fail "a part that does not exist"
