@@ -20,6 +20,8 @@
  * with WEIR_BUSY. weir_cancel and weir_end_thinking may be called at any time by any thread and by signal handlers. A
  * prompt may be read by any number of threads.
  *
+ * Texts of errors call settings as the command line does: --ram-budget is ram_budget_bytes.
+ *
  * The library prints nothing, ends no process, reads no environment, and keeps nothing outside of what it returns.
  *
  * Compatibility: structs that can grow begin with their size, which their init function sets (or the caller, where a
@@ -176,11 +178,10 @@ struct weir_settings {
     uint32_t n_sequences;        /* answers that share passes; 0: 1 */
     uint32_t n_threads;          /* 0: the physical cores that this process may use */
     uint32_t prefill_chunk;      /* tokens of a prompt in one pass; 0: as many as memory allows sensibly */
-    enum weir_numerics
-        numerics;            /* int8: what meets int4 and int8 weights is rounded to 8 bits: faster, other answers */
-    enum weir_kv kv;         /* how state is stored; anything but f32 changes results slightly */
-    const char *without_cpu; /* instruction sets not to use, such as "avx512,avx2"; NULL: none */
-    double latent_norm_eps;  /* below 0: what the model says, which is the default */
+    enum weir_numerics numerics; /* int8 rounds what meets quantised weights to 8 bits: faster, other answers */
+    enum weir_kv kv;             /* how state is stored; anything but f32 changes results slightly */
+    const char *without_cpu;     /* instruction sets not to use, such as "avx512,avx2"; NULL: none */
+    double latent_norm_eps;      /* below 0: what the model says, which is the default */
 
     /* Reading. */
     enum weir_direct direct_io; /* auto: what a measurement finds faster */

@@ -61,6 +61,11 @@ static bool read_percent(double *share, const char *text, struct err *err)
     return true;
 }
 
+static bool generates(const struct command_context *context)
+{
+    return context->command->id == COMMAND_GENERATE || context->command->id == COMMAND_CHAT;
+}
+
 bool library_settings(struct weir_settings *settings, const struct command_context *context, struct err *err)
 {
     const struct settings *s = context->settings;
@@ -81,6 +86,10 @@ bool library_settings(struct weir_settings *settings, const struct command_conte
     settings->mirrors = s->mirror.text;
     settings->n_mirrors = (uint32_t)s->mirror.n;
     settings->without_cpu = s->cpu_mask;
+    if (generates(context) && s->ssd_cache) {
+        settings->ssd_cache = s->ssd_cache;
+        settings->ssd_cache_bytes_max = s->ssd_cache_max_bytes;
+    }
     return !s->experts_resident || read_percent(&settings->experts_resident, s->experts_resident, err);
 }
 

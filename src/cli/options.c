@@ -161,9 +161,9 @@ static const struct option options[] = {
     BYTES("prompt-cache", prompt_cache_bytes, 0, UINT64_MAX - 1, "auto", ON_MODEL_PLAN | ON(BENCH),
           "memory for the state of earlier prompts, inside the budget"),
     TEXT(
-        "ssd-cache", ssd_cache, "DIR", NULL, ON(SERVE),
+        "ssd-cache", ssd_cache, "DIR", NULL, ON_SAMPLING,
         "keep the state of conversations in DIR, which is made if it is missing, so that a restart goes on from there"),
-    BYTES("ssd-cache-max", ssd_cache_max_bytes, 1 << 20, UINT64_MAX - 1, "50G", ON(SERVE),
+    BYTES("ssd-cache-max", ssd_cache_max_bytes, 1 << 20, UINT64_MAX - 1, "50G", ON_SAMPLING,
           "of all states in DIR together; the one that was used longest ago leaves first"),
     SECONDS("demote-idle", demote_idle_s, 1, 86400 * 30, "300", ON(SERVE),
             "a conversation that rests for so long is written to --ssd-cache"),

@@ -65,6 +65,16 @@ zero='--temperature 0'
     expect 'load in another process' 0 '^Your name is Robert\.$' .
     "$weir" template $demo --json <"$work/a.json" | grep -q 'My name is Robert' ||
         { failed=$((failed + 1)); echo 'FAIL: template does not read what chat saves'; }
+    # what a conversation computed is found on disk by the next process, which loads its messages and reads what is new
+    for first in yes no; do
+        typed '/load '"$work"'/a.json\nWhat is my name?\n/stats\n' $demo $zero --ssd-cache "$work/states"
+        if [ $first = yes ]; then
+            expect 'a cache on disk' 0 '^Your name is Robert\.$' '^last answer: [1-9][0-9] prompt tokens read '
+        else
+            expect 'a cache on disk, found again' 0 '^Your name is Robert\.$' '^last answer: 1 prompt tokens read .*, [1-9][0-9]* reused'
+        fi
+    done
+    [ -n "$(ls "$work/states")" ] || { failed=$((failed + 1)); echo 'FAIL: nothing is on disk'; }
     echo '[{"role": "user", "content": "My name is Robert."}, {"role": "assistant", "content": "Noted."}]' >"$work/b.json"
     typed '/load '"$work"'/b.json\nWhat is my name?\n' $demo $zero
     expect 'a bare array' 0 '^Your name is Robert\.$' .
