@@ -57,9 +57,10 @@ INLINE void dots_4x6(float out[TILE][DOTS_ROWS], const float *q, size_t q_stride
 #undef STEP
     __m512 first[8] = {s00, s01, s02, s03, s04, s05, s10, s11}, second[8] = {s12, s13, s14, s15, s20, s21, s22, s23};
     __m512 third[8] = {s24, s25, s30, s31, s32, s33, s34, s35};
-    _mm256_storeu_ps(out[0], _mm256_mul_ps(fold_eight(first), scale));
-    _mm256_storeu_ps(out[0] + 8, _mm256_mul_ps(fold_eight(second), scale));
-    _mm256_storeu_ps(out[0] + 16, _mm256_mul_ps(fold_eight(third), scale));
+    float *sums = out[0]; /* the whole tile, row behind row */
+    _mm256_storeu_ps(sums, _mm256_mul_ps(fold_eight(first), scale));
+    _mm256_storeu_ps(sums + 8, _mm256_mul_ps(fold_eight(second), scale));
+    _mm256_storeu_ps(sums + 16, _mm256_mul_ps(fold_eight(third), scale));
 }
 
 /* Rows t .. t+5; those from n_rows on are the last again. */
