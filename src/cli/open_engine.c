@@ -1,6 +1,7 @@
 #include "cli/open_engine.h"
 
 #include "base/nearest.h"
+#include "cli/draft_settings.h"
 #include "cli/folders.h"
 #include "plat/cpu.h"
 #include <inttypes.h>
@@ -47,6 +48,16 @@ static bool read_percent(double *share, const char *text, struct err *err)
     return true;
 }
 
+/* Of the commands that generate, and of the one that plans for them. What no draft layer is used for is not loaded. */
+static bool add_drafts(struct engine_settings *out, const struct command_context *context, struct err *err)
+{
+    enum command_id id = context->command->id;
+    if (id != COMMAND_GENERATE && id != COMMAND_CHAT && id != COMMAND_SERVE && id != COMMAND_FIT) return true;
+    if (!draft_settings_from(&out->drafts, context, err)) return false;
+    out->streamed.spine.with_mtp = out->drafts.kind == DRAFT_MTP;
+    return true;
+}
+
 bool engine_settings_from(struct engine_settings *out, const struct command_context *context, struct err *err)
 {
     const struct settings *s = context->settings;
@@ -66,7 +77,7 @@ bool engine_settings_from(struct engine_settings *out, const struct command_cont
     out->streamed.mirrors = s->mirror.text;
     out->streamed.n_mirrors = (uint32_t)s->mirror.n;
     if (s->experts_resident && !read_percent(&out->experts_resident, s->experts_resident, err)) return false;
-    return cpu_mask_without(&out->cpu_mask, s->cpu_mask, err);
+    return cpu_mask_without(&out->cpu_mask, s->cpu_mask, err) && add_drafts(out, context, err);
 }
 
 bool open_engine(struct engine **engine, const struct command_context *context, struct err *err)
@@ -84,5 +95,6 @@ bool open_engine(struct engine **engine, const struct command_context *context, 
     if (!engine_open(engine, context->alloc, context->fs, &settings, err)) return false;
     while (engine_streamed(*engine) && streamed_take_note(engine_streamed(*engine), note))
         fprintf(context->log, "weir: %s\n", note);
+    if (*engine_no_drafts(*engine)) fprintf(context->log, "weir: no drafts: %s\n", engine_no_drafts(*engine));
     return true;
 }

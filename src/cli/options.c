@@ -57,6 +57,7 @@
 #define ON_ANSWER (ON(GENERATE) | ON(CHAT))                           /* commands that write text */
 #define ON_SAMPLING (ON_ANSWER | ON(SERVE))                           /* those that choose tokens */
 #define ON_MODEL_RUN (ON_SAMPLING | ON(SCORE) | ON(TRACE) | ON(TUNE)) /* those that open a model and run it */
+#define ON_DRAFTS (ON_SAMPLING | ON(FIT) | ON(BENCH))                 /* those that draft, or plan for it */
 #define ON_IDS (ON(GENERATE) | ON(SCORE) | ON(TRACE))
 #define ON_MODEL_PLAN (ON_MODEL_RUN | ON(FIT) | ON(DOCTOR)) /* and those that plan for it */
 
@@ -131,6 +132,16 @@ static const struct option options[] = {
     COUNT("seed", seed, "N", 0, INT64_MAX, "random", ON_SAMPLING, "the same seed gives the same text"),
     TEXTS("stop", stop, "TEXT", ON_ANSWER, "end the answer before this text; may be given up to 16 times"),
     FLAG("ignore-eos", ignore_eos, ON(GENERATE), "go on past the end of the answer, up to --max-tokens"),
+    CHOICE("mtp", mtp, "auto", ON_DRAFTS,
+           "let the model's MTP layer draft tokens, which one pass verifies; auto: when the model has the layer",
+           "auto", "on", "off"),
+    CHOICE("draft", draft, "auto", ON_DRAFTS,
+           "where drafts come from; ngram: from earlier in the text; auto: as --mtp says. The text stays the same",
+           "auto", "mtp", "ngram", "off"),
+    COUNT("num-draft-tokens", num_draft_tokens, "N", 1, 64, "auto", ON_DRAFTS,
+          "drafts of each pass; auto: as many as pay, by what they cost here and how often they come true"),
+    COUNT("ngram-max", ngram_max, "N", 1, 16, "3", ON_DRAFTS, "tokens that must match, with --draft ngram: at first"),
+    COUNT("ngram-min", ngram_min, "N", 1, 16, "1", ON_DRAFTS, "and at last"),
     NUMBER("latent-norm-eps", latent_norm_eps, 0, 1, "model", ON_MODEL_RUN,
            "epsilon of the norms inside attention; model: what config.json says"),
     TEXT("slots", slots, "LIST", "1%,3%,10%,25%,50%", ON(TRACE),

@@ -44,6 +44,8 @@ struct settings {
     bool usage_history;
     struct option_texts mirror;
     const char *usage_import;
+    unsigned mtp, draft;
+    uint64_t num_draft_tokens, ngram_min, ngram_max;
     const char *slots;
     bool machines;
     uint64_t disk_rate_bytes;

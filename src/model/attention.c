@@ -180,7 +180,7 @@ static size_t list_block(const struct attention *a, struct thread_scratch *t, si
     const struct selection *selection = &f->selections[row];
     size_t count = smaller(n - first, BLOCK_ROWS);
     for (size_t i = 0; i < count; i++) {
-        uint32_t position = selection->n ? selection->positions[first + i] : (uint32_t)(first + i);
+        uint32_t position = selection->n ? selection->positions[first + i] : selection->first + (uint32_t)(first + i);
         float *scratch = f->options.kv_storage == KV_STORAGE_F32 ? NULL : t->unpacked + i * a->width;
         t->rows[i] = kv_latent(f->kv[row], a->layer, position, scratch);
     }
@@ -189,7 +189,8 @@ static size_t list_block(const struct attention *a, struct thread_scratch *t, si
 
 static size_t n_visible(const struct forward *f, size_t row)
 {
-    return f->selections[row].n ? f->selections[row].n : (size_t)f->positions[row] + 1;
+    const struct selection *selection = &f->selections[row];
+    return selection->n ? selection->n : (size_t)f->positions[row] + 1 - selection->first;
 }
 
 /* From absorbed queries to mixes, for `n_heads` heads of one row. */

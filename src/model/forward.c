@@ -232,6 +232,25 @@ static bool join_mtp_inputs(struct forward *f, const struct block_weights *block
     return true;
 }
 
+/* A row further on takes over what the row before it in its chain attended, and attends itself too: in a full
+ * selection its position comes in for the lowest. Rows only move forward, so taking them over in order loses none. */
+static void take_selections(struct forward *f, const struct forward_mtp_row *rows)
+{
+    for (size_t r = 0; r < f->n_rows; r++) {
+        struct selection *to = &f->selections[r];
+        to->is_taken = rows[r].takes_selection;
+        if (!to->is_taken) continue;
+        const struct selection *from = &f->selections[rows[r].selection_of];
+        ASSERT(rows[r].selection_of >= r);
+        to->n = from->n;
+        to->first = from->first;
+        to->failed = false;
+        if (to->n == 0) continue;
+        memmove(to->positions, from->positions + 1, (to->n - 1) * sizeof *to->positions);
+        to->positions[to->n - 1] = rows[r].position;
+    }
+}
+
 bool forward_mtp(struct forward *forward, const struct forward_mtp_row *rows, size_t n_rows, struct err *err)
 {
     struct forward *f = forward;
@@ -248,6 +267,7 @@ bool forward_mtp(struct forward *forward, const struct forward_mtp_row *rows, si
         if (!admit_row(f, r, rows[r].kv, rows[r].token, rows[r].position, err)) return false;
         n_logit_rows = place_logits(f, r, rows[r].wants_logits, n_logit_rows);
     }
+    take_selections(f, rows);
     if (!join_mtp_inputs(f, block, rows, err)) return false;
     stage_end(&f->stages, STAGE_EMBED);
     if (!run_block(f, layer, err)) return false;

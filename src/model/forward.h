@@ -33,6 +33,8 @@ struct forward_mtp_row {
     uint32_t position;
     const float *hidden; /* [hidden]: after the final norm for a true row, what the chain says for a drafted one */
     bool wants_logits;
+    bool takes_selection;  /* over, from row `selection_of` of the latest pass of the MTP layer, which is of the same */
+    uint32_t selection_of; /* sequence and not in front of this one; its own position comes in for the lowest */
 };
 
 /* What a pass tells while it runs: for traces and tests. Members may be NULL. Called on the engine thread, except

@@ -24,7 +24,9 @@ enum { SCORES_AIM = 1 << 17 };
 /* The positions one row attends, for the layers that follow a full layer. */
 struct selection {
     bool failed;         /* a score was NaN */
-    uint32_t n;          /* 0: all of 0 .. position */
+    bool is_taken;       /* over from an earlier pass of the MTP layer: none is made */
+    uint32_t first;      /* positions in front of it are not there: those that the MTP layer never saw */
+    uint32_t n;          /* 0: all of first .. position */
     uint32_t *positions; /* [index_topk], ascending */
 };
 

@@ -41,7 +41,9 @@ static void append_key(struct forward *f, const void *context, size_t row, struc
 
 static bool needs_scores(const struct forward *f, size_t row)
 {
-    return f->options.select_always || f->positions[row] >= f->config.index_topk;
+    const struct selection *selection = &f->selections[row];
+    if (selection->is_taken) return false;
+    return f->options.select_always || f->positions[row] - selection->first >= f->config.index_topk;
 }
 
 static void finish_query(struct forward *f, const void *context, size_t row, struct thread_scratch *t)
@@ -84,11 +86,13 @@ static size_t tiles_of(const struct forward *f, size_t row)
     return f->positions[row] / BLOCK_ROWS + 1;
 }
 
-static void select_row(const struct indexer *ix, const float *scores, size_t row)
+static void select_row(const struct indexer *ix, float *scores, size_t row)
 {
     struct forward *f = ix->f;
-    size_t n = (size_t)f->positions[row] + 1, keep = n < f->config.index_topk ? n : f->config.index_topk;
     struct selection *selection = &f->selections[row];
+    size_t n = (size_t)f->positions[row] + 1, there = n - selection->first;
+    size_t keep = there < f->config.index_topk ? there : f->config.index_topk;
+    for (size_t i = 0; i < selection->first; i++) scores[i] = -INFINITY;
     if (f->observer.index_scores) f->observer.index_scores(f->observer.context, ix->layer, row, scores, n);
     selection->failed = !f->kern.select_top(selection->positions, scores, n, keep);
     selection->n = (uint32_t)keep;
@@ -162,13 +166,17 @@ static bool is_selecting(const struct forward *f, uint32_t layer)
     return f->spine->has_dsa && f->config.is_full[layer];
 }
 
+static void start_selection(const struct forward *f, uint32_t layer, struct selection *selection, const struct kv *kv)
+{
+    bool is_mtp = layer == f->config.n_layers;
+    if (is_mtp && selection->is_taken) return;
+    *selection = (struct selection){.first = is_mtp ? kv->mtp_first : 0, .positions = selection->positions};
+}
+
 bool indexer_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err)
 {
     bool starts_afresh = layer == 0 || layer == f->config.n_layers || is_selecting(f, layer);
-    for (size_t r = 0; starts_afresh && r < f->n_rows; r++) {
-        f->selections[r].n = 0;
-        f->selections[r].failed = false;
-    }
+    for (size_t r = 0; starts_afresh && r < f->n_rows; r++) start_selection(f, layer, &f->selections[r], f->kv[r]);
     if (!is_selecting(f, layer)) return true;
 
     struct indexer ix = {

@@ -156,6 +156,7 @@ bool kv_fork(struct kv *to, const struct kv *from, uint32_t n_rows, struct err *
     to->n_blocks = n_blocks;
     to->n_rows = n_rows;
     to->n_mtp_rows = from->n_mtp_rows < n_rows ? from->n_mtp_rows : n_rows;
+    to->mtp_first = from->mtp_first < to->n_mtp_rows ? from->mtp_first : to->n_mtp_rows;
     return true;
 }
 
@@ -165,6 +166,7 @@ void kv_truncate(struct kv *kv, uint32_t n_rows)
     while (kv->n_blocks > n_blocks) let_go(kv->pool, kv->blocks[--kv->n_blocks]);
     if (kv->n_rows > n_rows) kv->n_rows = n_rows;
     if (kv->n_mtp_rows > n_rows) kv->n_mtp_rows = n_rows;
+    if (kv->mtp_first > kv->n_mtp_rows) kv->mtp_first = kv->n_mtp_rows;
 }
 
 static char *row_at(const struct kv *kv, uint32_t position, uint64_t layer_at, size_t row_bytes)
@@ -186,6 +188,11 @@ static char *key_at(const struct kv *kv, uint32_t layer, uint32_t position)
     ASSERT(layer < layout->n_layers);
     ASSERT(layout->key_at[layer] != KV_NO_KEYS);
     return row_at(kv, position, layout->key_at[layer], layout->key_bytes);
+}
+
+void kv_restart_mtp(struct kv *kv)
+{
+    kv->mtp_first = kv->n_mtp_rows = kv->n_rows;
 }
 
 void kv_put_latent(struct kv *kv, uint32_t layer, uint32_t position, const float *row)

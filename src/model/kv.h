@@ -9,8 +9,9 @@
  *
  * Invariants
  *   1. A block that more than one sequence holds is never written.
- *   2. Rows 0 .. n_rows-1 of every main layer are valid; rows 0 .. n_mtp_rows-1 of the MTP layer are, and
- *      n_mtp_rows <= n_rows except while drafting.
+ *   2. Rows 0 .. n_rows-1 of every main layer are valid; rows mtp_first .. n_mtp_rows-1 of the MTP layer are, and
+ *      n_mtp_rows <= n_rows except while drafting. What is in front of mtp_first was never made: the layer does not
+ *      attend it.
  *   3. pool->n_blocks counts the blocks in existence, each once however many sequences hold it; it never passes
  *      n_blocks_max.
  *
@@ -54,7 +55,8 @@ struct kv {
     struct kv_block **blocks; /* [n_blocks], room for n_room */
     uint32_t n_blocks, n_room;
     uint32_t n_rows;     /* positions whose main-layer rows are valid */
-    uint32_t n_mtp_rows; /* positions whose MTP rows are valid */
+    uint32_t n_mtp_rows; /* end of the positions whose MTP rows are valid */
+    uint32_t mtp_first;  /* the first of them */
 };
 
 void kv_layout_init(struct kv_layout *layout, const struct config *config, enum kv_storage storage,
@@ -78,6 +80,9 @@ bool kv_fork(struct kv *to, const struct kv *from, uint32_t n_rows, struct err *
 
 /* Forgets every row from n_rows on (main and MTP) and lets go of the blocks behind. */
 void kv_truncate(struct kv *kv, uint32_t n_rows);
+
+/* The MTP layer begins anew behind the rows that are there: those it has are forgotten. */
+void kv_restart_mtp(struct kv *kv);
 
 /* Writes a row; kv_make_writable came before. */
 void kv_put_latent(struct kv *kv, uint32_t layer, uint32_t position, const float *row); /* [latent_width] */

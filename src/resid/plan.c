@@ -84,6 +84,10 @@ static void add_state(struct draft *d)
         "%" PRIu32 " sequences x %" PRIu64 " blocks of %d tokens x %" PRIu64 " bytes (%" PRIu64 " a token, %s)",
         d->want.n_sequences, blocks, KV_BLOCK_ROWS, block_bytes, layout.block_bytes / KV_BLOCK_ROWS,
         kv_codec_of(d->want.kv_storage)->name);
+    if (d->want.drafting_bytes > 0)
+        add(d->plan, "drafting", d->want.drafting_bytes * d->want.n_sequences,
+            "%" PRIu32 " sequences x %" PRIu64 " bytes: what drafts are made from", d->want.n_sequences,
+            d->want.drafting_bytes);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)

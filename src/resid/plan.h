@@ -18,6 +18,7 @@ struct plan_request {
     uint32_t context_tokens;          /* of one sequence */
     uint32_t n_sequences;             /* decoded together */
     uint32_t n_drafts;                /* rows that one sequence may add to a step */
+    uint64_t drafting_bytes;          /* of whatever makes the drafts of one sequence, besides state and rows */
     enum kv_storage kv_storage;
     uint32_t prefill_chunk; /* rows of a pass; 0: as many as memory allows sensibly */
     unsigned n_threads;

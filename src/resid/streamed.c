@@ -146,6 +146,12 @@ static bool name_usage(struct streamed *s, const char *folder, struct err *err)
     return ok;
 }
 
+/* Whether this run keeps experts of the layer: a history may tell of layers that it leaves out. */
+static bool has_experts(const struct streamed *s, const struct streamed_settings *settings, uint32_t layer)
+{
+    return s->inventory->layers[layer].experts && (layer < s->inventory->config->n_layers || settings->spine.with_mtp);
+}
+
 /* A history that cannot be had is a note, not a failure: it is advice. */
 static bool read_usage(struct streamed *s, const struct streamed_settings *settings, struct err *err)
 {
@@ -159,12 +165,11 @@ static bool read_usage(struct streamed *s, const struct streamed_settings *setti
         return false;
     if (settings->usage_folder && !name_usage(s, settings->usage_folder, err)) return false;
     if (settings->usage_import) {
-        bool *has_experts = alloc_get_array(s->alloc, config->n_layers + 1, sizeof *has_experts, err);
-        if (!has_experts) return false;
-        for (uint32_t l = 0; l <= config->n_layers; l++)
-            has_experts[l] = inventory->layers[l].experts && (l < config->n_layers || settings->spine.with_mtp);
-        ok = usage_import(&s->usage, fs, settings->usage_import, has_experts, err); /* asked for by name */
-        alloc_put(s->alloc, has_experts);
+        bool *kept = alloc_get_array(s->alloc, config->n_layers + 1, sizeof *kept, err);
+        if (!kept) return false;
+        for (uint32_t l = 0; l <= config->n_layers; l++) kept[l] = has_experts(s, settings, l);
+        ok = usage_import(&s->usage, fs, settings->usage_import, kept, err); /* asked for by name */
+        alloc_put(s->alloc, kept);
         return ok;
     }
     if (!usage_read(&s->usage, fs, s->usage_path, &why))
@@ -172,15 +177,16 @@ static bool read_usage(struct streamed *s, const struct streamed_settings *setti
     return true;
 }
 
-static bool use_usage(struct streamed *s, uint32_t n_slots, struct err *err)
+static bool use_usage(struct streamed *s, const struct streamed_settings *settings, struct err *err)
 {
+    uint32_t n_slots = settings->plan->n_slots_total;
     if (!s->usage.counts) return true;
     usage_seed(&s->usage, s->policy);
     uint32_t *keys = alloc_get_array(s->alloc, n_slots, sizeof *keys, err);
     if (!keys) return false;
     uint32_t n = 0, n_top = usage_top(&s->usage, keys, n_slots);
-    for (uint32_t i = 0; i < n_top; i++) /* a history may tell of layers that this run leaves out */
-        if (s->inventory->layers[keys[i] / s->usage.n_experts].experts) keys[n++] = keys[i];
+    for (uint32_t i = 0; i < n_top; i++)
+        if (has_experts(s, settings, keys[i] / s->usage.n_experts)) keys[n++] = keys[i];
     bool ok = streamer_preload(s->weights, keys, n, err);
     alloc_put(s->alloc, keys);
     return ok;
@@ -205,7 +211,7 @@ bool streamed_open(struct streamed **out, struct alloc *alloc, const struct inve
     if (!spine_load(&s->spine, alloc, inventory, settings->spine, s->reader, s->files, PIECE_BYTES, err)) goto fail;
     if (!read_usage(s, settings, err)) goto fail;
     if (!open_streamer(s, settings, err)) goto fail;
-    if (!use_usage(s, settings->plan->n_slots_total, err)) goto fail;
+    if (!use_usage(s, settings, err)) goto fail;
     s->guard = (struct guard){.budget_bytes = settings->plan->budget_bytes,
                               .slot_bytes = settings->plan->classes.of[0].slot_bytes,
                               .quiet_ns = QUIET_NS};

@@ -2,8 +2,7 @@
 #define RUN_DRAFTS_H
 /* Where drafts come from, and how many: ids that are proposed and verified in one pass (speculation). Drafts never
  * change an answer. */
-#include <stdbool.h>
-#include <stdint.h>
+#include "fmt/config.h"
 
 enum draft_kind {
     DRAFT_OFF,
@@ -11,7 +10,10 @@ enum draft_kind {
     DRAFT_MTP,   /* by the model's own MTP layer */
 };
 
-enum { DRAFTS_MTP_MAX = 7 }; /* that the MTP layer may chain */
+enum {
+    DRAFTS_MTP_MAX = 7,      /* that the MTP layer may chain */
+    DRAFTS_PENDING_MAX = 32, /* hidden states of one sequence that wait until the MTP layer takes them in */
+};
 
 struct draft_choice {
     enum draft_kind kind;
@@ -20,5 +22,8 @@ struct draft_choice {
     uint32_t n_max;  /* for one sequence and pass */
     uint32_t ngram_min, ngram_max;
 };
+
+/* What drafting takes for one sequence besides its state and the rows of a pass: the plan sets as much aside. */
+uint64_t drafts_bytes(const struct draft_choice *choice, const struct config *config, uint32_t context_tokens);
 
 #endif

@@ -42,14 +42,16 @@ struct engine_settings engine_settings_default(const char *model_dir)
 static bool choose_drafts(struct engine *e, struct err *err)
 {
     struct draft_choice *drafts = &e->settings.drafts;
-    if (drafts->kind != DRAFT_MTP || e->inventory.mtp == CAPABILITY_PRESENT) return true;
-    if (!drafts->is_wish)
+    bool lacks = drafts->kind == DRAFT_MTP && e->inventory.mtp != CAPABILITY_PRESENT;
+    if (lacks && !drafts->is_wish)
         return err_set(err, ERR_USER,
                        "%s: the MTP layer was asked for to draft with, and this model has none: %s; leave out --mtp on "
                        "and --draft mtp, or add the layer (weir convert --pass mtp)",
                        e->settings.model_dir, e->inventory.mtp_reason);
-    *drafts = (struct draft_choice){.kind = DRAFT_OFF};
-    e->lacks_drafts = true;
+    if (lacks) *drafts = (struct draft_choice){.kind = DRAFT_OFF};
+    e->lacks_drafts = lacks;
+    uint32_t decode_rows = e->settings.n_sequences * (1 + drafts->n_max);
+    if (e->settings.logit_rows < decode_rows) e->settings.logit_rows = decode_rows;
     return true;
 }
 
@@ -95,6 +97,7 @@ static bool make_plan(struct engine *e, const struct memory_facts *facts, uint64
         .context_tokens = s->context_tokens,
         .n_sequences = s->n_sequences,
         .n_drafts = (s->logit_rows + s->n_sequences - 1) / s->n_sequences - 1,
+        .drafting_bytes = drafts_bytes(&s->drafts, &e->config, s->context_tokens),
         .kv_storage = s->kv_storage,
         .prefill_chunk = s->pass_rows,
         .n_threads = s->n_threads,
@@ -163,8 +166,7 @@ static struct engine *new_engine(struct alloc *alloc, const struct engine_settin
     e->alloc = alloc;
     e->settings = *settings;
     if (e->settings.n_threads == 0) e->settings.n_threads = cpu_threads_usable();
-    uint32_t decode_rows = e->settings.n_sequences * (1 + e->settings.drafts.n_max);
-    if (e->settings.logit_rows < decode_rows) e->settings.logit_rows = decode_rows;
+    if (e->settings.logit_rows < e->settings.n_sequences) e->settings.logit_rows = e->settings.n_sequences;
     return e;
 }
 

@@ -22,8 +22,9 @@ struct job_progress {
 
 struct job_usage {
     uint32_t n_prompt, n_cached, n_generated;
-    uint32_t n_passes; /* that this job had decode rows in */
-    uint32_t n_drafted, n_accepted;
+    uint32_t n_passes;              /* that this job had decode rows in */
+    uint32_t n_drafted, n_accepted; /* without those that a grammar forced */
+    uint32_t n_forced;              /* ids that a grammar forced and that took no pass of their own */
 };
 
 struct job_result {

@@ -22,13 +22,24 @@ static bool check_limits(struct prompt_lookup_limits limits, struct err *err)
     return true;
 }
 
+static uint32_t room_for(uint32_t n_ids_max)
+{
+    uint32_t room_log2 = ROOM_LOG2_MIN;
+    while (room_log2 < ROOM_LOG2_MAX && (UINT64_C(1) << room_log2) < 2 * (uint64_t)n_ids_max) room_log2++;
+    return room_log2;
+}
+
+uint64_t prompt_lookup_bytes(struct prompt_lookup_limits limits, uint32_t n_ids_max)
+{
+    return ((uint64_t)(limits.n_max - limits.n_min + 1) << room_for(n_ids_max)) * sizeof(uint32_t);
+}
+
 bool prompt_lookup_init(struct prompt_lookup *lookup, struct alloc *alloc, struct prompt_lookup_limits limits,
                         uint32_t n_ids_max, struct err *err)
 {
     *lookup = (struct prompt_lookup){0};
     if (!check_limits(limits, err)) return false;
-    uint32_t room_log2 = ROOM_LOG2_MIN;
-    while (room_log2 < ROOM_LOG2_MAX && (UINT64_C(1) << room_log2) < 2 * (uint64_t)n_ids_max) room_log2++;
+    uint32_t room_log2 = room_for(n_ids_max);
     ASSERT(n_ids_max < UINT32_C(1) << ROOM_LOG2_MAX);
     *lookup = (struct prompt_lookup){.alloc = alloc, .limits = limits, .room_log2 = room_log2, .n_ids_max = n_ids_max};
     uint64_t n_tables = limits.n_max - limits.n_min + 1;

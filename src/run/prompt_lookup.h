@@ -30,6 +30,8 @@ struct prompt_lookup {
 /* ERR_USER, with the name of the option, for limits that are not legal. Room for streams of up to n_ids_max ids. */
 bool prompt_lookup_init(struct prompt_lookup *lookup, struct alloc *alloc, struct prompt_lookup_limits limits,
                         uint32_t n_ids_max, struct err *err) MUST_CHECK;
+/* What it takes. */
+uint64_t prompt_lookup_bytes(struct prompt_lookup_limits limits, uint32_t n_ids_max);
 void prompt_lookup_fini(struct prompt_lookup *lookup); /* safe twice and on a zeroed struct */
 
 /* Forgets the stream; call it before the next sequence, or when ids of this one were taken back. */

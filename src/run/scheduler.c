@@ -1,62 +1,8 @@
-#include "run/scheduler.h"
-
 #include "base/assert.h"
-#include "run/finish_guess.h"
-#include "run/known_states.h"
-#include "run/prompt_lookup.h"
+#include "run/scheduler_int.h"
 #include <inttypes.h>
 #include <string.h>
 
-enum { DRAFTS_MAX = PROMPT_LOOKUP_DRAFT_MAX };
-
-/* A job that holds a place. */
-struct running {
-    struct job *job;
-    struct kv kv;
-    struct history history; /* prompt and answer; the last id may not be in the state yet */
-    struct prompt_lookup lookup;
-    uint32_t n_reserved; /* blocks of state that it may come to hold */
-    uint32_t n_max;      /* ids to give out */
-    bool answers;        /* the prompt is in the state */
-    bool thinks;
-    bool runs_alone; /* the last pass it was in failed, and whose fault that was is not known */
-    uint32_t n_thought;
-    uint32_t drafts[DRAFTS_MAX], n_drafts;
-    uint32_t first_row, n_rows; /* of the pass that runs; n_rows 0: not in it */
-    uint32_t n_kept;            /* of these rows, that hold: the MTP layer learns from them */
-    bool has_mtp;               /* its MTP rows are complete so far */
-    struct job_usage usage;
-    uint64_t bytes_before;          /* read from the disk when it was started */
-    struct finish_interval promise; /* the first prediction that was made for its prompt, if that is long */
-    int64_t promised_ns;
-    bool has_promise;
-};
-
-struct scheduler {
-    struct alloc *alloc;
-    struct engine *engine;
-    struct scheduler_settings settings;
-    struct sampler sampler;
-    struct known_states known;
-    struct running *running; /* [n_running], in the order of admission */
-    uint32_t n_running;
-    struct job **waiting; /* [n_waiting], in the order of arrival */
-    uint32_t n_waiting;
-    struct running *reader;           /* whose prompt the pass that runs reads, or NULL */
-    uint32_t layer;                   /* that it is in */
-    struct forward_row *rows;         /* [pass_rows] */
-    struct forward_mtp_row *mtp_rows; /* [pass_rows]; NULL unless the MTP layer drafts */
-    struct finish_guess finish;
-    int64_t pass_began_ns;
-    bool is_in_pass;
-    double prompt_row_ns; /* measured: what a row of a prompt adds to a pass; 0: not yet known */
-    struct scheduler_stats stats;
-};
-
-static uint32_t context_of(const struct scheduler *s)
-{
-    return engine_settings_of(s->engine)->context_tokens;
-}
 static struct kv_pool *pool_of(const struct scheduler *s)
 {
     return forward_kv_pool(engine_forward(s->engine));
@@ -82,13 +28,8 @@ static uint32_t blocks_needed(const struct scheduler *s, const struct job *job)
 static bool init_places(struct scheduler *s, struct err *err)
 {
     for (uint32_t i = 0; i < s->settings.n_running_max; i++) {
-        struct running *r = &s->running[i];
-        if (!history_reserve(&r->history, s->alloc, context_of(s) + s->settings.n_drafts_max, err)) return false;
-        const struct prompt_lookup_limits limits = {
-            .n_min = s->settings.ngram_min, .n_max = s->settings.ngram_max, .n_draft = s->settings.n_drafts_max};
-        if (s->settings.draft == DRAFT_NGRAM &&
-            !prompt_lookup_init(&r->lookup, s->alloc, limits, context_of(s) + s->settings.n_drafts_max, err))
-            return false;
+        struct history *history = &s->running[i].history;
+        if (!history_reserve(history, s->alloc, context_of(s) + s->settings.n_drafts_max, err)) return false;
     }
     return true;
 }
@@ -134,11 +75,7 @@ bool scheduler_new(struct scheduler **scheduler, struct engine *engine, const st
     s->waiting = alloc_get_array(alloc, settings->n_waiting_max, sizeof *s->waiting, err);
     s->rows = alloc_get_array(alloc, with->pass_rows, sizeof *s->rows, err);
     if (!s->running || !s->waiting || !s->rows) goto fail;
-    if (settings->draft == DRAFT_MTP) {
-        s->mtp_rows = alloc_get_array(alloc, with->pass_rows, sizeof *s->mtp_rows, err);
-        if (!s->mtp_rows) goto fail;
-    }
-    if (!init_places(s, err)) goto fail;
+    if (!init_places(s, err) || !drafting_init(s, err)) goto fail;
     if (!sampler_init(&s->sampler, alloc, engine_config(engine)->vocab, settings->n_tokens, err)) goto fail;
     if (!init_known(s, err)) goto fail;
     *scheduler = s;
@@ -167,7 +104,8 @@ static void finish(struct scheduler *s, struct running *r, enum stop_reason reas
     struct running place = *r; /* its memory goes to the end of the list, for the next job */
     uint32_t at = (uint32_t)(r - s->running);
     memmove(r, r + 1, (s->n_running - at - 1) * sizeof *r);
-    s->running[--s->n_running] = (struct running){.history = place.history, .lookup = place.lookup};
+    s->running[--s->n_running] =
+        (struct running){.history = place.history, .lookup = place.lookup, .pending = place.pending};
     tell_done(s, job, &result);
 }
 
@@ -179,12 +117,9 @@ void scheduler_free(struct scheduler *scheduler)
     for (uint32_t i = 0; i < s->n_waiting; i++)
         tell_done(s, s->waiting[i], &(struct job_result){.reason = STOP_CANCELLED});
     known_fini(&s->known); /* saves: a restart goes on where this ended */
-    for (uint32_t i = 0; s->running && i < s->settings.n_running_max; i++) {
-        history_fini(&s->running[i].history);
-        prompt_lookup_fini(&s->running[i].lookup);
-    }
+    for (uint32_t i = 0; s->running && i < s->settings.n_running_max; i++) history_fini(&s->running[i].history);
+    drafting_fini(s);
     sampler_fini(&s->sampler);
-    alloc_put(s->alloc, s->mtp_rows);
     alloc_put(s->alloc, s->rows);
     alloc_put(s->alloc, s->waiting);
     alloc_put(s->alloc, s->running);
@@ -307,20 +242,6 @@ static uint32_t take_known(struct scheduler *s, struct running *r)
     return known_take(&s->known, &r->kv, job->prompt, job->n_prompt, job->n_prompt - 1);
 }
 
-/* Tokens that are computed again rather than going on without drafts. */
-enum { MTP_LAG_MAX = 32 };
-
-/* MTP row p is made from the hidden state of token p and from token p + 1, so what was taken over has at least one row
- * less than tokens, and the hidden states that are missing come from computing those tokens again. Where the rows lag
- * far behind, this job drafts nothing. */
-static void align_mtp(struct scheduler *s, struct running *r, uint32_t n_cached)
-{
-    uint32_t n_complete = r->kv.n_mtp_rows + 1 < n_cached ? r->kv.n_mtp_rows : n_cached - (n_cached > 0);
-    r->has_mtp = n_cached - n_complete <= MTP_LAG_MAX;
-    if (!r->has_mtp) s->stats.n_mtp_lost++;
-    if (r->has_mtp) kv_truncate(&r->kv, n_complete);
-}
-
 static void admit(struct scheduler *s, struct job *job)
 {
     struct running *r = &s->running[s->n_running++];
@@ -330,9 +251,8 @@ static void admit(struct scheduler *s, struct job *job)
     r->thinks = job->thinking.is_open;
     kv_init(&r->kv, pool_of(s));
     history_start(&r->history, job->prompt, job->n_prompt);
-    if (s->settings.draft == DRAFT_NGRAM) prompt_lookup_reset(&r->lookup);
     uint32_t n_cached = take_known(s, r);
-    if (s->settings.draft == DRAFT_MTP) align_mtp(s, r, n_cached);
+    drafting_start(s, r, n_cached);
     r->usage = (struct job_usage){.n_prompt = job->n_prompt, .n_cached = n_cached};
     s->stats.n_cached_tokens += n_cached;
     r->bytes_before = bytes_read(s);
@@ -373,24 +293,6 @@ bool scheduler_end_cancelled(struct scheduler *scheduler)
 
 /* --- one pass --- */
 
-/* Drafts that a job may have in its next pass: one id always comes without one. */
-static uint32_t drafts_allowed(const struct scheduler *s, const struct running *r)
-{
-    uint32_t left = r->n_max - history_generated(&r->history), room = context_of(s) - r->history.n;
-    uint32_t n = s->settings.n_drafts_max;
-    ASSERT(left > 0);
-    if (n > left - 1) n = left - 1;
-    return n < room ? n : room;
-}
-
-static void propose_drafts(struct scheduler *s, struct running *r)
-{
-    uint32_t n = drafts_allowed(s, r);
-    if (s->settings.draft == DRAFT_NGRAM && n > 0)
-        r->n_drafts = prompt_lookup_draft(&r->lookup, r->history.ids, r->history.n, r->drafts);
-    if (r->n_drafts > n) r->n_drafts = n;
-}
-
 static void add_row(struct scheduler *s, struct running *r, size_t n_rows, uint32_t token, bool wants_logits)
 {
     s->rows[n_rows] = (struct forward_row){
@@ -401,10 +303,11 @@ static void add_row(struct scheduler *s, struct running *r, size_t n_rows, uint3
 static size_t add_answer_rows(struct scheduler *s, struct running *r, size_t n_rows)
 {
     ASSERT(r->history.n == r->kv.n_rows + 1); /* the id given out last is the one to feed */
-    propose_drafts(s, r);
     r->first_row = (uint32_t)n_rows;
-    add_row(s, r, n_rows++, r->history.ids[r->history.n - 1], true);
-    for (uint32_t i = 0; i < r->n_drafts; i++) add_row(s, r, n_rows++, r->drafts[i], true);
+    for (uint32_t i = 0; i <= r->n_drafts; i++) {
+        uint32_t id = i == 0 ? r->history.ids[r->history.n - 1] : r->drafts[i - 1];
+        add_row(s, r, n_rows++, id, i >= r->n_certain || !r->certain_is_plain);
+    }
     return n_rows;
 }
 
@@ -421,7 +324,8 @@ static size_t prompt_rows_max(const struct scheduler *s, size_t n_answer_rows)
 static size_t add_prompt_rows(struct scheduler *s, struct running *r, size_t n_rows)
 {
     bool all_logits = r->job->events.prompt_logits != NULL;
-    size_t n_max = prompt_rows_max(s, n_rows), n_logits = engine_settings_of(s->engine)->logit_rows - n_rows;
+    size_t n_max = prompt_rows_max(s, n_rows), n_logits = engine_settings_of(s->engine)->logit_rows;
+    for (size_t i = 0; i < n_rows; i++) n_logits -= s->rows[i].wants_logits;
     if (all_logits && n_max > n_logits) n_max = n_logits;
     ASSERT(n_max > 0); /* the place that it holds could be answering, and the engine grants rows for all places */
     r->first_row = (uint32_t)n_rows;
@@ -454,7 +358,6 @@ static size_t compose(struct scheduler *s)
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct running *r = &s->running[i];
         r->n_rows = r->n_kept = 0;
-        if (s->settings.draft != DRAFT_MTP) r->n_drafts = 0; /* the MTP layer proposed them behind the last pass */
         if (r->answers && !stands_still(r) && (!alone || alone == r)) n_rows = add_answer_rows(s, r, n_rows);
     }
     for (uint32_t i = 0; i < s->n_running && !s->reader; i++) {
@@ -510,6 +413,10 @@ static bool pick(struct scheduler *s, struct running *r, uint32_t j, struct samp
     const struct job_events *events = &r->job->events;
     *out = (struct sampled){0};
     if (is_forced(r, &out->id)) return true;
+    if (j < r->n_certain && r->certain_is_plain) { /* the one id that is allowed */
+        out->id = r->drafts[j];
+        return true;
+    }
     const struct sampler_input input = {
         .logits = forward_logits(engine_forward(s->engine), r->first_row + j),
         .history = &r->history,
@@ -545,15 +452,22 @@ static enum stop_reason emit(struct scheduler *s, struct running *r, const struc
     return reason;
 }
 
+static void count_accepted(struct scheduler *s, struct running *r, uint32_t j)
+{
+    bool is_certain = j < r->n_certain;
+    r->usage.n_accepted += !is_certain;
+    r->usage.n_forced += is_certain;
+    s->stats.n_accepted += !is_certain;
+    s->stats.n_forced += is_certain;
+}
+
 /* Ids from the rows of an answer: row 0's always, the next row's as long as the draft it stood for is what came out.
  * Rows behind the last id that held are rolled back. False: the job is over. */
 static bool harvest(struct scheduler *s, struct running *r)
 {
     struct err err = {0};
-    uint32_t first = r->kv.n_rows - r->n_rows; /* position of row 0 */
+    uint32_t first = r->kv.n_rows - r->n_rows, n_came = 0; /* first: position of row 0 */
     enum stop_reason reason = STOP_NONE;
-    r->usage.n_drafted += r->n_drafts;
-    s->stats.n_drafted += r->n_drafts;
     r->usage.n_passes++;
     for (uint32_t j = 0; reason == STOP_NONE; j++) {
         struct sampled sampled;
@@ -562,17 +476,18 @@ static bool harvest(struct scheduler *s, struct running *r)
             finish(s, r, STOP_ERROR, &err);
             return false;
         }
-        reason = emit(s, r, &sampled);
         bool held = j < r->n_drafts && sampled.id == r->drafts[j];
+        n_came += held;
+        reason = emit(s, r, &sampled);
         if (held && reason == STOP_NONE) {
-            r->usage.n_accepted++;
-            s->stats.n_accepted++;
+            count_accepted(s, r, j);
             continue;
         }
         kv_truncate(&r->kv, first + j + 1);
         r->n_kept = j + 1;
         break;
     }
+    drafting_saw_drafts(s, r, n_came);
     if (reason == STOP_NONE) return true;
     finish(s, r, reason, NULL);
     return false;
@@ -616,95 +531,6 @@ static bool harvest_prompt(struct scheduler *s, struct running *r)
     r->first_row = first_row;
     r->n_kept = n_rows;
     return true;
-}
-
-/* --- the MTP layer --- */
-
-static void lose_mtp(struct scheduler *s, struct running *r)
-{
-    r->has_mtp = false;
-    r->n_drafts = 0;
-    s->stats.n_mtp_lost++;
-}
-
-/* The pairs (hidden state of a token, token behind it) of the rows that hold, of all jobs. */
-static size_t pairs_of_pass(struct scheduler *s)
-{
-    const struct forward *forward = engine_forward(s->engine);
-    size_t n = 0;
-    for (uint32_t i = 0; i < s->n_running; i++) {
-        struct running *r = &s->running[i];
-        uint32_t first = r->kv.n_rows - r->n_kept;
-        if (!r->has_mtp || r->n_kept == 0) continue;
-        ASSERT(r->kv.n_mtp_rows == first); /* no pair is ever left out */
-        for (uint32_t k = 0; k < r->n_kept; k++)
-            s->mtp_rows[n++] = (struct forward_mtp_row){
-                .kv = &r->kv,
-                .token = r->history.ids[first + k + 1],
-                .position = first + k,
-                .hidden = forward_final(forward, r->first_row + k),
-                .wants_logits = r->answers && k + 1 == r->n_kept && drafts_allowed(s, r) > 0,
-            };
-    }
-    return n;
-}
-
-/* Takes the draft behind MTP row `row`, if it wanted logits, and makes the row of the next link of the chain. */
-static bool take_draft(struct scheduler *s, struct running *r, size_t row, struct forward_mtp_row *next)
-{
-    const struct forward *forward = engine_forward(s->engine);
-    uint32_t draft = forward_argmax(forward_logits(forward, row), s->settings.n_tokens);
-    bool is_raw = engine_config(s->engine)->mtp_chain == MTP_CHAIN_BLOCK_OUTPUT;
-    r->drafts[r->n_drafts++] = draft;
-    *next = (struct forward_mtp_row){.kv = &r->kv,
-                                     .token = draft,
-                                     .position = r->kv.n_rows + r->n_drafts - 1,
-                                     .hidden = is_raw ? forward_stream(forward, row) : forward_final(forward, row),
-                                     .wants_logits = true};
-    return r->n_drafts < drafts_allowed(s, r);
-}
-
-static struct running *owner_of(struct scheduler *s, const struct kv *kv)
-{
-    for (uint32_t i = 0; i < s->n_running; i++)
-        if (&s->running[i].kv == kv) return &s->running[i];
-    return NULL;
-}
-
-/* One link of every chain at once, until no job wants more. Rows of drafts are forgotten afterwards. */
-static void chain_drafts(struct scheduler *s, size_t n_rows)
-{
-    struct err ignored;
-    while (n_rows > 0) {
-        size_t n_next = 0;
-        for (size_t row = 0; row < n_rows; row++) {
-            struct forward_mtp_row next;
-            if (!s->mtp_rows[row].wants_logits) continue;
-            if (take_draft(s, owner_of(s, s->mtp_rows[row].kv), row, &next)) s->mtp_rows[n_next++] = next;
-        }
-        n_rows = n_next > 0 && forward_mtp(engine_forward(s->engine), s->mtp_rows, n_next, &ignored) ? n_next : 0;
-    }
-    for (uint32_t i = 0; i < s->n_running; i++) {
-        struct running *r = &s->running[i];
-        if (r->has_mtp && r->kv.n_mtp_rows > r->kv.n_rows) r->kv.n_mtp_rows = r->kv.n_rows;
-    }
-}
-
-/* The MTP layer absorbs what the pass made certain and proposes what may come next. Its failure is nobody's: a job
- * whose rows have a gap then goes on without drafts. */
-static void run_mtp(struct scheduler *s)
-{
-    struct err ignored;
-    size_t n = pairs_of_pass(s);
-    for (uint32_t i = 0; i < s->n_running; i++) s->running[i].n_drafts = 0;
-    if (n == 0) return;
-    if (forward_mtp(engine_forward(s->engine), s->mtp_rows, n, &ignored)) {
-        s->stats.n_mtp_rows += n;
-        chain_drafts(s, n);
-        return;
-    }
-    for (uint32_t i = 0; i < s->n_running; i++)
-        if (s->running[i].has_mtp && s->running[i].n_kept > 0) lose_mtp(s, &s->running[i]);
 }
 
 static void harvest_all(struct scheduler *s)
@@ -752,11 +578,14 @@ static void run_pass(struct scheduler *s, size_t n_rows)
     s->stats.n_passes++;
     make_room(s);
     forward_set_poll(forward, still_wanted, s);
-    s->pass_began_ns = clock_now_ns(s->settings.clock);
+    struct pass_meter before = meter_read(s);
+    uint64_t n_given = s->stats.n_generated;
+    s->pass_began_ns = before.ns;
     s->is_in_pass = true;
     bool ok = engine_pass(s->engine, s->rows, n_rows, &err);
     s->is_in_pass = false;
-    if (ok) measure(s, clock_now_ns(s->settings.clock) - s->pass_began_ns, n_prompt_rows);
+    struct pass_meter after = meter_read(s);
+    if (ok) measure(s, after.ns - before.ns, n_prompt_rows);
     forward_set_poll(forward, NULL, NULL);
     s->layer = 0;
     if (!ok) {
@@ -764,7 +593,8 @@ static void run_pass(struct scheduler *s, size_t n_rows)
         return;
     }
     harvest_all(s);
-    if (s->settings.draft == DRAFT_MTP) run_mtp(s);
+    drafting_saw_pass(s, &before, &after, n_rows, s->stats.n_generated - n_given);
+    drafting_prepare(s);
 }
 
 bool scheduler_step(struct scheduler *scheduler)
@@ -812,6 +642,11 @@ struct scheduler_stats scheduler_stats(const struct scheduler *scheduler)
     stats.n_waiting = scheduler->n_waiting;
     stats.n_running = scheduler->n_running;
     return stats;
+}
+
+const struct draft_control *scheduler_draft_control(const struct scheduler *scheduler)
+{
+    return &scheduler->control;
 }
 
 struct prefix_stats scheduler_prefix_stats(const struct scheduler *scheduler)

@@ -13,6 +13,7 @@
  *
  * Belongs to the engine thread. Memory is taken by scheduler_new, apart from blocks of state and kept prefixes. */
 #include "plat/clock.h"
+#include "run/draft_control.h"
 #include "run/engine.h"
 #include "run/job.h"
 #include "run/prefix_cache.h"
@@ -35,13 +36,26 @@ struct scheduler_settings {
     struct clock clock;
 };
 
+/* What drafting did, cost and brought. Seconds are those of passes that read no prompt. */
+struct draft_stats {
+    uint64_t n_rows_with[DRAFT_DEPTHS]; /* how often a sequence had so many drafts in a pass; the last: or more */
+    uint64_t n_passes, n_trials;        /* with drafts; of these, only to learn what drafts bring */
+    uint64_t n_steps, n_step_rows;      /* of the MTP layer, and their rows */
+    uint64_t n_restarts;                /* sequences of which it began anew */
+    uint64_t n_step_missed, step_bytes; /* experts that it had to wait for, and all that was read meanwhile */
+    double n_verify_missed;             /* more experts that verifying had to wait for, as estimated */
+    int64_t steps_ns;
+    double expected_gain_ns, gain_ns; /* over no drafts: as foreseen pass by pass, and as it came; below 0: lost */
+};
+
 struct scheduler_stats {
     uint64_t n_submitted, n_refused, n_done[STOP_ERROR + 1]; /* by enum stop_reason */
     uint64_t n_passes, n_prompt_tokens, n_cached_tokens, n_generated;
     uint64_t n_drafted, n_accepted, n_called_off;
     uint64_t n_finishes_told, n_finishes_held; /* predictions for prompts of several passes, and those that came true */
-    uint64_t n_mtp_rows, n_mtp_lost;           /* pairs absorbed by the MTP layer, and jobs whose chain of them broke */
     uint32_t n_waiting, n_running;
+    struct draft_stats drafts;
+    uint64_t n_forced; /* ids that a grammar forced and that took no pass of their own */
 };
 
 /* With the drafts that the engine was opened for, and otherwise zeros. */
@@ -80,6 +94,8 @@ void scheduler_remember(struct scheduler *scheduler, const struct kv *kv, const 
 bool scheduler_make_room(struct scheduler *scheduler, uint32_t n_tokens);
 
 struct scheduler_stats scheduler_stats(const struct scheduler *scheduler);
+/* What the choice of drafts goes by. */
+const struct draft_control *scheduler_draft_control(const struct scheduler *scheduler);
 struct prefix_stats scheduler_prefix_stats(const struct scheduler *scheduler);
 
 /* Memory is short: one kept prefix goes. False when none is left. */

@@ -80,7 +80,7 @@ bool state_writer_start(struct state_writer *writer, const char *path, struct al
                         const struct state_identity *identity, const struct kv *kv, const uint32_t *ids, uint32_t n,
                         struct err *err)
 {
-    uint32_t n_mtp_rows = kv->n_mtp_rows < n ? kv->n_mtp_rows : n;
+    uint32_t n_mtp_rows = kv->mtp_first > 0 ? 0 : kv->n_mtp_rows < n ? kv->n_mtp_rows : n;
     const struct header header = make_header(identity, &kv->pool->layout, n, n_mtp_rows);
     ASSERT(n > 0);
     ASSERT(n <= kv->n_rows);

@@ -180,7 +180,8 @@ static void drafts_change_nothing(void **state)
         }
         print_message("drafts of kind %d, up to %u: %u of %u accepted, %u passes\n", choices[c].kind, choices[c].n_max,
                       usage.n_accepted, usage.n_drafted, usage.n_passes);
-        assert_true(choices[c].kind != DRAFT_MTP || usage.n_accepted > 5); /* or nothing was seen */
+        /* or nothing was seen; how much is drafted when it is weighed depends on the clock */
+        assert_true(choices[c].kind != DRAFT_MTP || choices[c].is_weighed || usage.n_accepted > 5);
         subject_close(&s);
     }
 }

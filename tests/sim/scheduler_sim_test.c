@@ -20,7 +20,10 @@
 
 #define MODEL "tests/fixtures/glm52-tiny/mtp"
 
-enum { SPECS = 40, PROMPT_MAX = 100, ANSWER_MAX = 24, JOBS_MAX = 12, RUNNING = 4 };
+enum { SPECS = 40, PROMPT_MAX = 100, ANSWER_MAX = 24, JOBS_MAX = 12, RUNNING = 4, PASS_ROWS = 40, DRAFTS = 7 };
+
+/* Rows that one of all jobs may fill, less the one that is no draft. */
+enum { STRETCH_MAX = (PASS_ROWS + RUNNING * (1 + DRAFTS)) / RUNNING - 1 };
 
 #ifdef WEIR_SLOW_ASSERTS /* sanitizer builds are many times slower and look for other things */
 enum { SCHEDULES = 150 };
@@ -47,11 +50,13 @@ struct actor {
     uint32_t got[ANSWER_MAX], n_got;
     uint32_t cancel_after;   /* ids; UINT32_MAX: never */
     uint32_t dead_end_after; /* ids, from where on nothing is allowed and the job must fail; UINT32_MAX: never */
+    uint32_t forced;         /* a bit for each id of the answer: nothing else is allowed in its place */
+    uint64_t mask[64];
     bool is_done, was_started;
     struct job_result result;
 };
 
-enum wrong { RIGHT, ROWS_LEAK, STATES_CHANGE };
+enum wrong { RIGHT, ROWS_LEAK, STATES_CHANGE, FORCED_LIE };
 
 struct actor;
 
@@ -149,8 +154,23 @@ static enum stop_reason see_token(void *context, const struct sampled *sampled)
 static const uint64_t *see_allowed(void *context)
 {
     static const uint64_t nothing[64];
+    struct actor *a = context;
+    if (a->n_got >= a->dead_end_after) return nothing;
+    if (a->n_got >= a->spec->n_answer || !(a->forced >> a->n_got & 1)) return NULL;
+    uint32_t id = a->spec->answer[a->n_got];
+    memset(a->mask, 0, sizeof a->mask);
+    a->mask[id / 64] |= UINT64_C(1) << (id % 64);
+    return a->mask;
+}
+
+static uint32_t see_forced(void *context, uint32_t *ids, uint32_t n_max)
+{
     const struct actor *a = context;
-    return a->n_got >= a->dead_end_after ? nothing : NULL;
+    uint32_t n = 0, at = a->n_got;
+    while (n < n_max && at < a->spec->n_answer && at < a->dead_end_after && (a->forced >> at & 1))
+        ids[n++] = a->spec->answer[at++];
+    if (n > 1 && a->world->wrong == FORCED_LIE) ids[1] ^= 1; /* not the one that is allowed */
+    return n;
 }
 
 static void see_done(void *context, const struct job_result *result)
@@ -167,6 +187,7 @@ static void make_actor(struct world *w, struct actor *a)
         .world = w, .spec = &w->specs[roll(w, SPECS)], .cancel_after = UINT32_MAX, .dead_end_after = UINT32_MAX};
     if (roll(w, 5) == 0) a->cancel_after = (uint32_t)roll(w, 10);
     if (roll(w, 12) == 0) a->dead_end_after = (uint32_t)roll(w, 6);
+    if (roll(w, 3) == 0) a->forced = (uint32_t)(roll(w, 1 << 24) | roll(w, 1 << 24));
     a->job.prompt = a->spec->prompt;
     a->job.n_prompt = a->spec->n_prompt;
     a->job.rules = &a->spec->rules;
@@ -176,7 +197,20 @@ static void make_actor(struct world *w, struct actor *a)
                                         .progress = see_progress,
                                         .token = see_token,
                                         .done = see_done,
-                                        .allowed = see_allowed};
+                                        .allowed = see_allowed,
+                                        .forced = see_forced};
+}
+
+/* The prompt's last pass gives the first id; each other one a stretch of forced ids, and the one behind it. */
+static uint32_t passes_at_most(const struct actor *a)
+{
+    uint32_t n = 1, at = 1;
+    while (at < a->n_got) {
+        for (uint32_t run = 0; run < STRETCH_MAX && at < a->n_got && (a->forced >> at & 1); run++) at++;
+        at++;
+        n++;
+    }
+    return n;
 }
 
 static void check_end(const struct actor *a)
@@ -195,6 +229,11 @@ static void check_end(const struct actor *a)
     assert_int_equal(a->result.reason, a->spec->reason);
     assert_int_equal(a->n_got, a->spec->n_answer);
     assert_int_equal(a->result.usage.n_generated, a->n_got);
+    if (a->result.reason == STOP_LENGTH && a->n_got > 0) { /* what was drafted or forced took no pass of its own */
+        const struct job_usage *u = &a->result.usage;
+        assert_int_equal(u->n_passes + u->n_accepted + u->n_forced, u->n_generated);
+        assert_true(u->n_passes <= passes_at_most(a));
+    }
     assert_int_equal(a->result.usage.n_prompt, a->spec->n_prompt);
 }
 
@@ -207,11 +246,32 @@ static void fail_soon(struct world *w)
     w->n_faults++;
 }
 
-static void run_schedule(struct world *w, uint64_t seed, uint64_t *n_shared, uint64_t *n_accepted)
+/* What all schedules together came across. */
+struct seen {
+    uint64_t n_shared, n_accepted, n_forced, n_weighed, n_restarts;
+};
+
+/* Time that passes while it is looked at, more or less: what drafts seem to cost is another thing each time. */
+static int64_t rough_now(void *context)
+{
+    struct world *w = context;
+    return w->time.now_ns += 1 + (int64_t)roll(w, 2000);
+}
+
+static void rough_sleep(void *context, int64_t ns)
+{
+    struct world *w = context;
+    w->time.now_ns += ns;
+}
+
+static const struct clock_ops rough_ops = {rough_now, rough_sleep};
+
+static void run_schedule(struct world *w, uint64_t seed, struct seen *seen)
 {
     struct err err = {0};
     struct scheduler *scheduler;
     static struct actor actors[JOBS_MAX];
+    static const uint32_t depths[] = {1, 2, 3, 7};
     w->random = seed * 2654435761u + 12345;
     const struct scheduler_settings settings = {
         .n_tokens = engine_config(w->engine)->vocab,
@@ -219,14 +279,14 @@ static void run_schedule(struct world *w, uint64_t seed, uint64_t *n_shared, uin
         .n_waiting_max = JOBS_MAX,
         .prefix_blocks_max = roll(w, 3) ? (uint32_t)roll(w, 20) : 0,
         .decode_stall_ns_max = 1000,
-        .weighs_drafts = roll(w, 2),
         .draft = (enum draft_kind)roll(w, 3),
-        .n_drafts_max = 1 + (uint32_t)roll(w, 4),
+        .weighs_drafts = roll(w, 3) == 0,
+        .n_drafts_max = depths[roll(w, 4)],
         .ngram_min = 1,
         .ngram_max = 3,
         .ssd = roll(w, 4) ? NULL : w->ssd,
         .demote_idle_ns = 50000,
-        .clock = clock_simulated(&w->time),
+        .clock = {&rough_ops, w},
     };
     struct kv_pool *pool = forward_kv_pool(engine_forward(w->engine));
     pool->n_blocks_max = 2 + (uint32_t)roll(w, 14); /* one job needs two at most */
@@ -246,8 +306,11 @@ static void run_schedule(struct world *w, uint64_t seed, uint64_t *n_shared, uin
     }
     struct scheduler_stats stats = scheduler_stats(scheduler);
     bool ran_out = stats.n_waiting == 0 && stats.n_running == 0 && n_submitted == n_jobs;
-    *n_shared += stats.n_cached_tokens;
-    *n_accepted += stats.n_accepted;
+    seen->n_shared += stats.n_cached_tokens;
+    seen->n_accepted += stats.n_accepted;
+    seen->n_forced += stats.n_forced;
+    seen->n_weighed += settings.weighs_drafts ? stats.drafts.n_passes : 0;
+    seen->n_restarts += stats.drafts.n_restarts;
     scheduler_free(scheduler);
     for (size_t i = 0; i < n_submitted; i++) {
         assert_true(actors[i].is_done);
@@ -281,8 +344,8 @@ static void world_open(struct world *w)
     memset(w, 0, sizeof *w);
     settings.n_threads = 1;
     settings.context_tokens = 128;
-    settings.pass_rows = 40;
-    settings.logit_rows = RUNNING * 5;
+    settings.pass_rows = PASS_ROWS;
+    settings.logit_rows = RUNNING * (1 + DRAFTS);
     if (!engine_open(&w->engine, &w->alloc, file_system_real(), &settings, &err)) fail_msg("%s", err.text);
     temp_folder_make(&w->folder);
     w->random = 99;
@@ -302,7 +365,8 @@ static void a_job_does_not_feel_its_neighbours(void **state)
 {
     (void)state;
     static struct world w;
-    uint64_t n_shared = 0, n_accepted = 0, n_restored = 0, n_restarts = 0, n_failed = 0, n_index = 0;
+    struct seen seen = {0};
+    uint64_t n_restored = 0, n_restarts = 0, n_failed = 0, n_index = 0;
     world_open(&w);
     uint64_t live = atomic_load(&w.alloc.live);
     for (uint64_t seed = first_seed; seed < first_seed + n_schedules; seed++) {
@@ -319,7 +383,7 @@ static void a_job_does_not_feel_its_neighbours(void **state)
             n_index = atomic_load(&w.alloc.live) - live - ssd_cache_stats(w.ssd).n_states;
         }
         uint64_t n_lost = ssd_cache_stats(w.ssd).n_failed;
-        run_schedule(&w, seed, &n_shared, &n_accepted);
+        run_schedule(&w, seed, &seen);
         kv_pool_trim(forward_kv_pool(engine_forward(w.engine)));
         /* those of the index itself, one for each state that it knows, and the ids of one that could not be saved */
         n_lost = ssd_cache_stats(w.ssd).n_failed - n_lost;
@@ -327,16 +391,20 @@ static void a_job_does_not_feel_its_neighbours(void **state)
         if (atomic_load(&w.alloc.live) > most) fail_msg("seed %llu leaks", (unsigned long long)seed);
     }
     print_message("%llu schedules, %llu restarts; %llu prompt tokens shared, %llu drafts accepted\n",
-                  (unsigned long long)n_schedules, (unsigned long long)n_restarts, (unsigned long long)n_shared,
-                  (unsigned long long)n_accepted);
+                  (unsigned long long)n_schedules, (unsigned long long)n_restarts, (unsigned long long)seen.n_shared,
+                  (unsigned long long)seen.n_accepted);
+    print_message("%llu ids forced, %llu passes with drafts that were weighed, %llu restarts of the MTP layer\n",
+                  (unsigned long long)seen.n_forced, (unsigned long long)seen.n_weighed,
+                  (unsigned long long)seen.n_restarts);
     print_message("%llu states restored from disk, %llu not saved because of %llu faults\n",
                   (unsigned long long)n_restored, (unsigned long long)n_failed, (unsigned long long)w.n_faults);
     if (n_schedules > 100) {
         assert_true(n_restored > 0); /* or nothing came from disk */
         assert_true(n_failed > 0);   /* or no fault was met */
         assert_true(n_failed <= w.n_faults);
-        assert_true(n_shared > 0);   /* or the test saw no prefix reuse */
-        assert_true(n_accepted > 0); /* or no speculation */
+        assert_true(seen.n_shared > 0);   /* or the test saw no prefix reuse */
+        assert_true(seen.n_accepted > 0); /* or no speculation */
+        assert_true(seen.n_forced > 0 && seen.n_weighed > 0 && seen.n_restarts > 0);
     }
     world_close(&w);
 }
@@ -386,16 +454,18 @@ static void mistakes_are_seen(void **state)
     (void)state;
     enum { SEEDS_MAX = 200 };
     static struct world w;
-    static const char *const names[] = {[ROWS_LEAK] = "rows leak", [STATES_CHANGE] = "states change"};
-    for (enum wrong wrong = ROWS_LEAK; wrong <= STATES_CHANGE; wrong++) {
-        uint64_t seed = 1, unused = 0;
+    static const char *const names[] = {
+        [ROWS_LEAK] = "rows leak", [STATES_CHANGE] = "states change", [FORCED_LIE] = "forced ids lie"};
+    for (enum wrong wrong = ROWS_LEAK; wrong <= FORCED_LIE; wrong++) {
+        struct seen unused = {0};
+        uint64_t seed = 1;
         world_open(&w);
         w.wrong = wrong;
         const struct forward_observer observer = {.context = &w, .hidden = leak};
         if (wrong == ROWS_LEAK) forward_observe(engine_forward(w.engine), &observer);
         for (; w.n_wrong_ids == 0 && seed < SEEDS_MAX; seed++) {
             open_states(&w);
-            run_schedule(&w, seed, &unused, &unused);
+            run_schedule(&w, seed, &unused);
             ssd_cache_close(w.ssd);
             w.ssd = NULL;
             if (wrong == STATES_CHANGE) change_states(&w);
