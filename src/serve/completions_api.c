@@ -326,7 +326,7 @@ static bool put_chunk(struct call *call, const char *text, size_t bytes, const c
 static bool begin(struct call *call, struct err *err)
 {
     struct buf text;
-    if (!call->echoes) return sse_comment(&call->out, "begun", err);
+    if (!call->echoes) return put_chunk(call, "", 0, NULL, err); /* something that parsers see */
     buf_init(&text, call->server->alloc, call->text.bytes_max);
     bool ok = echo_text(call, &text, err) && put_chunk(call, text.data, text.bytes, NULL, err);
     buf_fini(&text);

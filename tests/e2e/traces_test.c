@@ -330,20 +330,20 @@ static const struct scenario scenarios[] = {
     {"chat-cancel", CHAT, ASK(FRANCE) "," ENDLESS ",\"max_tokens\":3000", "^Rc+E$", CANCELLED},
     {"chat-error", CHAT, ASK(FRANCE) "," ENDLESS ",\"max_tokens\":3000", "^Rc+E$", FAILED},
 
-    {"completions-text", COMPLETIONS, "\"prompt\":\"In the beginning\",\"max_tokens\":5", "^:T+FD$", NO_TROUBLE},
+    {"completions-text", COMPLETIONS, "\"prompt\":\"In the beginning\",\"max_tokens\":5", "^TT+FD$", NO_TROUBLE},
     {"completions-echo", COMPLETIONS,
      "\"prompt\":\"In the beginning\",\"max_tokens\":3,\"echo\":true,\"stream_options\":"
      "{\"include_usage\":true}",
      "^T+FUD$", NO_TROUBLE},
-    {"completions-logprobs", COMPLETIONS, "\"prompt\":\"In the beginning\",\"max_tokens\":3,\"logprobs\":2", "^:T+FD$",
+    {"completions-logprobs", COMPLETIONS, "\"prompt\":\"In the beginning\",\"max_tokens\":3,\"logprobs\":2", "^TT+FD$",
      NO_TROUBLE},
     {"completions-structured", COMPLETIONS, "\"prompt\":\"The colour is\",\"guided_choice\":[\"red\",\"green\"]",
-     "^:T+FD$", NO_TROUBLE},
-    {"completions-stop", COMPLETIONS, "\"prompt\":\"In the beginning\",\"max_tokens\":40,\"stop\":\" the\"", "^:T*FD$",
+     "^TT+FD$", NO_TROUBLE},
+    {"completions-stop", COMPLETIONS, "\"prompt\":\"In the beginning\",\"max_tokens\":40,\"stop\":\" the\"", "^T+FD$",
      NO_TROUBLE},
-    {"completions-cancel", COMPLETIONS, "\"prompt\":\"In the beginning\"," ENDLESS ",\"max_tokens\":3000", "^:T+E$",
+    {"completions-cancel", COMPLETIONS, "\"prompt\":\"In the beginning\"," ENDLESS ",\"max_tokens\":3000", "^T+E$",
      CANCELLED},
-    {"completions-error", COMPLETIONS, "\"prompt\":\"In the beginning\"," ENDLESS ",\"max_tokens\":3000", "^:T+E$",
+    {"completions-error", COMPLETIONS, "\"prompt\":\"In the beginning\"," ENDLESS ",\"max_tokens\":3000", "^T+E$",
      FAILED},
 
     {"messages-text", MESSAGES, ASK(FRANCE) ",\"max_tokens\":60", "^SPBd+bMX$", NO_TROUBLE},
@@ -398,8 +398,8 @@ static void *make_trouble(void *context)
         atomic_store(&disk_fails, true);
         return NULL;
     }
+    /* Too late is seen from how the stream ends. */
     struct client_answer answer = client_ask(demo.port, "/v1/requests/trouble/cancel", "{}");
-    assert_int_equal(answer.status, 200);
     client_answer_free(&answer);
     return NULL;
 }
