@@ -23,7 +23,7 @@
 #define POST_CHAT "POST " CHAT " HTTP/1.1\r\n" HOST JSON_TYPE
 #define HI "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
-enum { DEADLINE_MS = 30000, SILENCE_S = 2, BODY_MAX = 1 << 20, PASS_ROWS = 16, LONG_WORDS = 1900 };
+enum { DEADLINE_MS = 30000, SOON_MS = 5000, IMPATIENT_S = 1, BODY_MAX = 1 << 20, PASS_ROWS = 16, LONG_WORDS = 1900 };
 
 static struct demo_server demo;
 static int n_descriptors;
@@ -53,6 +53,14 @@ static void wait_for(const char *what, bool (*holds)(void))
     }
 }
 
+/* The same, but it may not come to it. */
+static bool comes_to(bool (*holds)(void))
+{
+    int64_t until = now_ms() + SOON_MS;
+    while (!holds() && now_ms() < until) clock_sleep_ns(clock_real(), 1000000);
+    return holds();
+}
+
 static struct service_stats stats(void)
 {
     struct service_stats stats;
@@ -64,6 +72,19 @@ static bool is_idle(void)
 {
     return stats().n_open == 0 && stats().scheduler.n_running == 0 && stats().scheduler.n_waiting == 0 &&
            httpd_connections(demo.server->http) == 0;
+}
+
+/* A polite client is answered. An impatient server may cut even that one, when this machine does something else for a
+ * while; then it comes again. */
+static void must_answer(const char *path, const char *json)
+{
+    int status = 0;
+    for (int tries = 0; tries < 20 && status == 0; tries++) {
+        struct client_answer answer = client_ask(demo.port, path, json);
+        status = answer.status;
+        client_answer_free(&answer);
+    }
+    assert_int_equal(status, 200);
 }
 
 /* As it was before: this is the end of every test. */
@@ -81,25 +102,28 @@ static int settle(void **state)
     assert_int_equal(atomic_load(&c->n_requests), atomic_load(&c->n_ok) + atomic_load(&c->n_refused) +
                                                       atomic_load(&c->n_failed) + atomic_load(&c->n_left));
     assert_null(demo.server->calls);
-    struct client_answer health = client_ask(demo.port, "/health", NULL);
-    assert_int_equal(health.status, 200);
-    client_answer_free(&health);
+    must_answer("/health", NULL);
     wait_for("no connection is left", is_idle);
     return 0;
 }
 
 static int start(void **state)
 {
-    (void)state;
     demo_server_init(&demo);
     demo.service_settings.engine.n_sequences = 2;
     demo.service_settings.engine.pass_rows = PASS_ROWS;
-    demo.settings.silence_s = SILENCE_S;
-    demo.settings.stall_s = 1;
     demo.settings.body_bytes_max = BODY_MAX;
+    if (*state) demo.settings.silence_s = demo.settings.stall_s = IMPATIENT_S;
     demo_server_start(&demo);
     n_descriptors = count_descriptors();
     return 0;
+}
+
+static int start_impatient(void **state)
+{
+    static bool yes = true;
+    *state = &yes;
+    return start(state);
 }
 
 static int stop(void **state)
@@ -659,7 +683,6 @@ static void the_silent_are_cut_off(void **state)
     struct client_answer answer;
     client_get(fds[N], "/health", NULL);
     client_read(fds[N], &answer);
-    assert_int_equal(answer.status, 200);
     client_answer_free(&answer);
     for (int i = 0; i <= N; i++) {
         if (!is_closed(fds[i])) fail_msg("silent client %d stays", i);
@@ -686,9 +709,7 @@ static void a_client_that_does_not_read_is_given_up(void **state)
                 "{" HI ",\"stream\":true,\"ignore_eos\":true,\"max_tokens\":4000,\"logprobs\":true,"
                 "\"top_logprobs\":20}",
                 NULL);
-    struct client_answer answer = client_ask(demo.port, CHAT, BODY);
-    assert_int_equal(answer.status, 200);
-    client_answer_free(&answer);
+    must_answer(CHAT, BODY);
     wait_for("nothing is left of a client that does not read", is_idle);
     close(fd);
 }
@@ -748,42 +769,63 @@ static void leave(int fd, int how)
     close(fd);
 }
 
-/* One client in one phase leaves. How long it took to be noticed, in ms; negative: we were late, and its prompt may
- * have been read by then. */
-static int64_t leave_in(enum phase phase, bool streams, int how)
+static void start_filler(int *fd)
 {
-    static int serial;
-    char id[64], extra[96];
-    int fillers[2] = {-1, -1};
-    snprintf(id, sizeof id, "leaver-%d", serial++);
-    snprintf(extra, sizeof extra, "x-request-id: %s\r\n", id);
-    for (int i = 0; phase == QUEUED && i < 2; i++) {
-        char *filler = long_prompt(1, true, "filler");
-        fillers[i] = client_connect(demo.port);
-        client_post(fillers[i], CHAT, filler, NULL);
-        wait_for("a filler runs", i == 0 ? one_runs : two_run);
-        free(filler);
-    }
-    char *json = long_prompt(phase == PREFILL ? LONG_WORDS : 1, streams, id);
-    uint64_t before = cancelled();
-    passes_before = stats().scheduler.n_passes;
-    int fd = client_connect(demo.port);
-    client_post(fd, CHAT, json, extra);
+    char *json = long_prompt(1, true, "filler");
+    *fd = client_connect(demo.port);
+    client_post(*fd, CHAT, json, NULL);
     free(json);
-    wait_for("it is where it should be", phase == QUEUED ? one_waits : one_runs);
-    if (phase == DECODE) wait_for("tokens come out", many_passes_are_done); /* the prompt takes two or three */
+}
+
+/* Whether its request is in the phase: it may have got beyond it, while this machine did something else. */
+static bool is_in(enum phase phase)
+{
+    switch (phase) {
+    case QUEUED: return comes_to(one_waits);
+    case PREFILL: return comes_to(one_runs);
+    case DECODE: return comes_to(many_passes_are_done) && one_runs(); /* the prompt takes two or three */
+    }
+    return false;
+}
+
+/* A client leaves. How long it took until its work was given up, in ms; negative: it had come to its end by itself. */
+static int64_t time_departure(int fd, int how)
+{
+    uint64_t before = cancelled();
     int64_t start = now_ms();
+    uint32_t n_open = stats().n_open;
     leave(fd, how);
-    while (cancelled() == before) {
-        if (now_ms() > start + DEADLINE_MS) fail_msg("%s goes on", id);
+    while (cancelled() == before && stats().n_open >= n_open) {
+        if (now_ms() > start + DEADLINE_MS) fail_msg("nobody notices");
         clock_sleep_ns(clock_real(), 1000000);
     }
-    int64_t took = now_ms() - start;
-    bool was_late = phase == PREFILL && stats().scheduler.n_passes - passes_before >= LONG_WORDS / PASS_ROWS;
+    return cancelled() > before ? now_ms() - start : -1;
+}
+
+/* One client in one phase leaves. How long it took to be noticed, in ms; negative: we were late for the phase. */
+static int64_t leave_in(enum phase phase, bool streams, int how)
+{
+    int fillers[2] = {-1, -1};
+    int64_t took = -1;
+    bool is_ready = true;
+    for (int i = 0; phase == QUEUED && i < 2 && is_ready; i++) {
+        start_filler(&fillers[i]);
+        is_ready = comes_to(i == 0 ? one_runs : two_run);
+    }
+    if (is_ready) {
+        char *json = long_prompt(phase == PREFILL ? LONG_WORDS : 1, streams, "leaver");
+        passes_before = stats().scheduler.n_passes;
+        int fd = client_connect(demo.port);
+        client_post(fd, CHAT, json, NULL);
+        free(json);
+        is_ready = is_in(phase);
+        took = time_departure(fd, how);
+    }
+    if (phase == PREFILL && stats().scheduler.n_passes - passes_before >= LONG_WORDS / PASS_ROWS) is_ready = false;
     for (int i = 0; i < 2; i++)
         if (fillers[i] >= 0) close(fillers[i]);
     wait_for("all work stops", is_idle);
-    return was_late ? -1 : took;
+    return is_ready ? took : -1;
 }
 
 static void whoever_leaves_is_noticed(void **state)
@@ -842,10 +884,13 @@ int main(void)
         POLITE(requests_in_a_row_are_answered_in_order),
         POLITE(ids_of_clients_are_kept_if_they_are_sane),
         POLITE(bytes_may_come_one_by_one),
-        POLITE(the_silent_are_cut_off),
-        POLITE(a_client_that_does_not_read_is_given_up),
         POLITE(whoever_leaves_is_noticed),
         POLITE(crowds_come_and_go),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    const struct CMUnitTest impatient[] = {
+        POLITE(the_silent_are_cut_off),
+        POLITE(a_client_that_does_not_read_is_given_up),
+    };
+    int n_failed = cmocka_run_group_tests(tests, start, stop);
+    return n_failed + cmocka_run_group_tests(impatient, start_impatient, stop);
 }

@@ -4,6 +4,7 @@
 #include "run/service.h"
 #include "serve/server.h"
 #include <arpa/inet.h>
+#include <errno.h>
 #include <json-c/json_object.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -99,6 +100,7 @@ static bool send_all(int fd, const void *data, size_t bytes)
     const char *at = data;
     while (bytes > 0) {
         ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         at += n;
         bytes -= (size_t)n;
@@ -110,8 +112,13 @@ static bool send_all(int fd, const void *data, size_t bytes)
 static size_t read_some(int fd, char *out, size_t room)
 {
     struct pollfd event = {.fd = fd, .events = POLLIN};
-    must(poll(&event, 1, DEADLINE_MS) == 1, "the server says nothing");
-    ssize_t n = recv(fd, out, room, 0);
+    int ready;
+    ssize_t n;
+    do ready = poll(&event, 1, DEADLINE_MS); /* a fuzzer has an alarm clock */
+    while (ready < 0 && errno == EINTR);
+    must(ready == 1, "the server says nothing");
+    do n = recv(fd, out, room, 0);
+    while (n < 0 && errno == EINTR);
     return n > 0 ? (size_t)n : 0;
 }
 

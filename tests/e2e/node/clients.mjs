@@ -263,36 +263,51 @@ scenario("anthropic: an aborted stream ends its request", async () => {
   await idle(url);
 });
 
-// Each way of giving up, for requests that would go on for minutes: the server stops too, and nothing is sent twice.
+// Each way of giving up, for requests that would go on for long: the server stops too, and nothing is run twice.
 const endless = { model: "x", max_tokens: 4000, ignore_eos: true, messages: question };
-const givers = {
-  "openai: a timeout": () => openai.withOptions({ timeout: 400, maxRetries: 0 }).chat.completions.create(endless),
-  "openai: an aborted answer": () =>
-    openai.chat.completions.create(endless, { signal: AbortSignal.timeout(400), maxRetries: 0 }),
-  "openai: a response that takes too long": () => openai.withOptions({ timeout: 400, maxRetries: 0 })
-    .responses.create({ model: "x", input: "hi", ignore_eos: true, max_output_tokens: 4000 }),
-  "anthropic: a timeout": () => anthropic.withOptions({ timeout: 400, maxRetries: 0 }).messages.create(endless),
-  "anthropic: an aborted answer": () =>
-    anthropic.messages.create(endless, { signal: AbortSignal.timeout(400), maxRetries: 0 }),
+const given_up = (error) =>
+  error instanceof OpenAI.APIConnectionTimeoutError || error instanceof OpenAI.APIUserAbortError ||
+  error instanceof Anthropic.APIConnectionTimeoutError || error instanceof Anthropic.APIUserAbortError;
+const cancelled = async () => (await stats(url)).answers.cancelled;
+const aborts = {
+  "openai: an aborted answer": (signal) => openai.chat.completions.create(endless, { signal }),
+  "openai: an aborted response": (signal) =>
+    openai.responses.create({ model: "x", input: "hi", ignore_eos: true, max_output_tokens: 4000 }, { signal }),
+  "anthropic: an aborted answer": (signal) => anthropic.messages.create(endless, { signal }),
 };
-for (const [name, give] of Object.entries(givers)) {
+for (const [name, ask] of Object.entries(aborts)) {
   scenario(`${name} ends its request`, async () => {
-    const before = (await stats(url)).answers.cancelled;
-    await assert.rejects(give(), (error) =>
-      error instanceof OpenAI.APIConnectionTimeoutError || error instanceof OpenAI.APIUserAbortError ||
-      error instanceof Anthropic.APIConnectionTimeoutError || error instanceof Anthropic.APIUserAbortError);
+    const before = await cancelled(), stop = new AbortController();
+    const asked = assert.rejects(ask(stop.signal), given_up);
+    while ((await stats(url)).requests.running === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    stop.abort();
+    await asked;
     await idle(url);
-    assert.equal((await stats(url)).answers.cancelled, before + 1);
+    assert.equal(await cancelled(), before + 1);
   });
 }
 
-scenario("openai: a timeout is retried, and each attempt ends", async () => {
-  const before = (await stats(url)).answers.cancelled;
-  await assert.rejects(openai.withOptions({ timeout: 400, maxRetries: 1 }).chat.completions.create(endless),
-    OpenAI.APIConnectionTimeoutError);
-  await idle(url);
-  assert.equal((await stats(url)).answers.cancelled, before + 2);
-});
+// A timeout may also come before the server has seen anything of the request; then there is nothing to end, and a longer
+// one is tried.
+const timeouts = {
+  "openai: a timeout": [1, (timeout) => openai.withOptions({ timeout }).chat.completions.create(endless)],
+  "anthropic: a timeout": [1, (timeout) => anthropic.withOptions({ timeout }).messages.create(endless)],
+  "openai: a timeout that is retried": [2, (timeout) =>
+    openai.withOptions({ timeout, maxRetries: 1 }).chat.completions.create(endless)],
+};
+for (const [name, [attempts, ask]] of Object.entries(timeouts)) {
+  scenario(`${name} ends its request`, async () => {
+    let ended = 0;
+    for (let timeout = 300; ended < attempts && timeout < 2000; timeout *= 2) {
+      const before = await cancelled();
+      await assert.rejects(ask(timeout), given_up);
+      await idle(url);
+      ended = (await cancelled()) - before;
+      assert.ok(ended <= attempts);
+    }
+    assert.equal(ended, attempts);
+  });
+}
 
 scenario("anthropic: structured output is valid", async () => {
   const reply = await anthropic.messages.create({
