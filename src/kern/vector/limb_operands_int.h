@@ -7,7 +7,7 @@
 
 /* A tile is OUTS outputs by up to ROWS rows of inputs. Its sums are in memory, where adding a block to one costs less
  * than what it would push out of the registers. */
-enum { OUTS = 8, ROWS = 8 };
+enum { OUTS = 8, ROWS = 16 };
 
 struct limb_operands {
     float *y;

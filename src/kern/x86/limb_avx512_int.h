@@ -42,7 +42,8 @@ INLINE void add_limb(__m512i sums[QUAD], const __m512i w[QUAD][LIMB_REGISTERS], 
     }
 }
 
-/* The exact sums of a block for four outputs. */
+/* The exact sums of a block for four outputs. A sum of 16 products of a nibble and the middle limb is at most 15 * 128
+ * * 16, which fits 16 bits, so that the instruction which multiplies those shifts and adds it at once. */
 INLINE void sums_of_block(struct limbs l, __m512i sums[QUAD], const __m512i w[QUAD][LIMB_REGISTERS],
                           const unsigned char *block)
 {
@@ -57,8 +58,8 @@ INLINE void sums_of_block(struct limbs l, __m512i sums[QUAD], const __m512i w[QU
     add_limb(middle, w, block + KERN_SPLIT_COLUMNS);
     UNROLL
     for (size_t k = 0; k < QUAD; k++) {
-        middle[k] = _mm512_add_epi32(middle[k], _mm512_slli_epi32(high[k], 8));
-        sums[k] = _mm512_add_epi32(sums[k], _mm512_slli_epi32(middle[k], 8));
+        sums[k] = _mm512_dpwssd_epi32(sums[k], middle[k], _mm512_set1_epi32(256));
+        sums[k] = _mm512_add_epi32(sums[k], _mm512_slli_epi32(high[k], 16));
     }
 }
 
