@@ -18,7 +18,7 @@ check: ## install what is missing, build, and run every check and test (CI runs 
 newcomer: ## run the README's commands in a fresh Debian 12 (root, debootstrap, network; as long as check and more)
 	@scripts/newcomer.sh
 
-bench: ## build, and time every kernel against its reference
+bench: ## build, and time every kernel
 	@scripts/bench.sh
 
 # The unit file names the program's place, so the prefix must be known when it is made.

@@ -6,18 +6,23 @@
 struct part {
     const char *name;
     bool (*run)(const struct command_context *context, struct err *err);
+    bool needs_model;
 };
 
 static const struct part parts[] = {
-    {"disk", bench_disk},   {"memory", bench_memory},   {"engine", bench_engine},
-    {"batch", bench_batch}, {"prefill", bench_prefill}, {"decode", bench_decode},
+    {"disk", bench_disk, true},        {"memory", bench_memory, true},   {"engine", bench_engine, true},
+    {"batch", bench_batch, true},      {"prefill", bench_prefill, true}, {"decode", bench_decode, true},
+    {"kernels", bench_kernels, false},
 };
 
 static bool run_part(const struct command_context *context, struct err *err)
 {
     struct nearest nearest = {.word = context->operands[0]};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        if (strcmp(parts[i].name, context->operands[0]) == 0) return parts[i].run(context, err);
+        if (strcmp(parts[i].name, context->operands[0]) == 0)
+            return parts[i].needs_model && context->n_operands < 2
+                       ? err_set(err, ERR_USER, "bench %s needs a MODEL", parts[i].name)
+                       : parts[i].run(context, err);
         nearest_offer(&nearest, parts[i].name);
     }
     return err_set(err, ERR_USER, "bench has no part '%s'; the nearest is '%s' (see weir help bench)",

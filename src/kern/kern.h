@@ -124,6 +124,10 @@ typedef void index_scores_fn(float *y, const float *q, const float *w, const flo
  * ascending; +0 equals -0. Returns false and leaves out undefined when any score is NaN. No scratch. */
 typedef bool select_top_fn(uint32_t *out, const float *scores, size_t n, size_t k);
 
+/* What share of its own limit a kernel reaches: does at least n multiply-adds that need no memory, as fast as the
+ * instruction set does them, and returns how many they were. In f32, or with bytes added up in 32 bits. */
+typedef uint64_t peak_fn(uint64_t n);
+
 /* op, type, isa, bits it needs: in the order of preference, slowest first, a later line wins. One line per kernel feeds
  * prototypes, dispatch, the equivalence check and the benchmark, so that none can exist untested. */
 #define KERN_OPS(X)                                         \
@@ -164,7 +168,9 @@ typedef bool select_top_fn(uint32_t *out, const float *scores, size_t n, size_t 
     X(gather_dots, gather_dots_fn)                          \
     X(gather_mixes, gather_mixes_fn)                        \
     X(index_scores, index_scores_fn)                        \
-    X(select_top, select_top_fn)
+    X(select_top, select_top_fn)                            \
+    X(peak_f32, peak_fn)                                    \
+    X(peak_int8, peak_fn)
 
 struct kern {
 #define X(op, type) type *op;
@@ -174,5 +180,16 @@ struct kern {
 
 /* Fills the table with the best kernels that need no more than `cpu`. Mask 0 gives the scalar reference. */
 void kern_select(struct kern *kern, uint32_t cpu);
+
+/* The list itself, for those who measure every kernel. */
+struct kern_entry {
+    const char *op, *isa;
+    uint32_t needs;
+};
+
+size_t kern_entries(const struct kern_entry **entries);
+
+/* Puts kernel i of the list into its place of the table. */
+void kern_put(struct kern *kern, size_t i);
 
 #endif

@@ -44,7 +44,9 @@
     X(gather_dots, ref, 0)                    \
     X(gather_mixes, ref, 0)                   \
     X(index_scores, ref, 0)                   \
-    X(select_top, ref, 0)
+    X(select_top, ref, 0)                     \
+    X(peak_f32, ref, 0)                       \
+    X(peak_int8, ref, 0)
 
 #if defined(__x86_64__)
 #define KERN_LIST_SIMD(X)                                     \
@@ -86,6 +88,11 @@
     X(gather_mixes, avx2, CPU_AVX2)                           \
     X(index_scores, avx2, CPU_AVX2)                           \
     X(select_top, avx2, CPU_AVX2)                             \
+    X(peak_f32, avx2, CPU_AVX2)                               \
+    X(peak_int8, avx2, CPU_AVX2)                              \
+    X(peak_f32, avx512, CPU_AVX512)                           \
+    X(peak_int8, avxvnni, CPU_AVX_VNNI)                       \
+    X(peak_int8, avx512vnni, CPU_AVX512_VNNI)                 \
     X(matmul_f32, avx512, CPU_AVX512)                         \
     X(matmul_int8, avx512, CPU_AVX512)                        \
     X(matmul_int4, avx512, CPU_AVX512)                        \
@@ -151,6 +158,9 @@
     X(gather_mixes, neon, CPU_NEON)                         \
     X(index_scores, neon, CPU_NEON)                         \
     X(select_top, neon, CPU_NEON)                           \
+    X(peak_f32, neon, CPU_NEON)                             \
+    X(peak_int8, neon, CPU_NEON)                            \
+    X(peak_int8, dotprod, CPU_NEON_DOTPROD)                 \
     X(matmul_limb3_int4, dotprod, CPU_NEON_DOTPROD)         \
     X(matmul_limb3_int4_grouped, dotprod, CPU_NEON_DOTPROD) \
     X(matmul_limb1_int8, dotprod, CPU_NEON_DOTPROD)         \

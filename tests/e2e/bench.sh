@@ -60,6 +60,12 @@ grep -q '^{"part":"batch",.*"rows":\[{"sequences":2,"tokens":48,.*"bytes_wanted_
 got=0
 "$weir" bench batch models/demo --sizes 65 >"$work/out" 2>&1 || got=$?
 { [ $got -eq 2 ] && grep -q 'from 1 to 64' "$work/out"; } || fail "too many sequences"
+"$weir" bench kernels rope --runs 1 --json >"$work/out" || fail "kernels --json"
+grep -q '^{"part":"kernels".*"kernels":\[.*{"op":"rope","isa":"ref","rows":1,"out":0,"in":64,"ns":.*}\]}$' "$work/out" ||
+    fail "what kernels prints: $(cat "$work/out")"
+got=0
+"$weir" bench decode >"$work/out" 2>&1 || got=$?
+{ [ $got -eq 2 ] && grep -q 'bench decode needs a MODEL' "$work/out"; } || fail "a part without its model"
 got=0
 "$weir" bench decoed models/demo >"$work/out" 2>&1 || got=$?
 { [ $got -eq 2 ] && grep -q "the nearest is 'decode'" "$work/out"; } || fail "a part that does not exist"

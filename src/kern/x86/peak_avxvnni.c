@@ -1,0 +1,3 @@
+#include "kern/vector/peak_int.h"
+
+DEFINE_PEAK(int8, avxvnni)
