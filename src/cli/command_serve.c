@@ -207,6 +207,7 @@ static bool start_server(struct serving *s, struct err *err)
         .host = settings->host,
         .port = (uint16_t)settings->port,
         .n_connections_max = (unsigned)settings->max_connections,
+        .n_per_address_max = (unsigned)settings->max_per_client,
         .body_bytes_max = settings->max_body_bytes,
         .queue_ns_max = (int64_t)settings->queue_timeout_s * NS_PER_S,
         .silence_s = SILENCE_S,

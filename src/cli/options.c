@@ -92,6 +92,8 @@ static const struct option options[] = {
     COUNT("max-queue", max_queue, "N", 0, 65536, "64", ON(SERVE), "requests that may wait; more are told to try later"),
     SECONDS("queue-timeout", queue_timeout_s, 1, 86400, "600", ON(SERVE), "a request that waits longer has failed"),
     COUNT("max-connections", max_connections, "N", 1, 4096, "64", ON(SERVE), "clients at the same time"),
+    COUNT("max-per-client", max_per_client, "N", 1, 4096, "8", ON(SERVE),
+          "of these from one address, when others than this machine can ask"),
     BYTES("max-body", max_body_bytes, 1024, UINT64_C(1) << 30, "16M", ON(SERVE), "of one request"),
     SECONDS("keep-alive", keep_alive_s, 1, 3600, "4", ON(SERVE), "silence after which a stream shows that it lives"),
     SECONDS("max-decode-stall", decode_stall_s, 1, 3600, "30", ON(SERVE),

@@ -20,12 +20,21 @@ static void swiglu_range(void *context, size_t begin, size_t end, unsigned threa
 void swiglu_run(struct forward *f, float *y, const struct matrix *gate, const struct matrix *up,
                 const struct matrix *down, const float *x, size_t n_rows)
 {
-    for (size_t first = 0; first < n_rows; first += FEED_ROWS) {
-        size_t n = n_rows - first < FEED_ROWS ? n_rows - first : FEED_ROWS;
-        linear_apply_pair(&f->linear, f->gate, gate, f->up, up, x + first * gate->columns, n);
-        team_run(f->team, n * gate->rows, SWIGLU_GRAIN, swiglu_range, f);
-        linear_apply(&f->linear, y + first * down->rows, down, f->gate, n);
+    ASSERT(n_rows <= FEED_ROWS);
+    linear_apply_pair(&f->linear, f->gate, gate, f->up, up, x, n_rows);
+    team_run(f->team, n_rows * gate->rows, SWIGLU_GRAIN, swiglu_range, f);
+    linear_apply(&f->linear, y, down, f->gate, n_rows);
+}
+
+bool feed_run(struct forward *f, uint32_t layer, float *y, const struct matrix *gate, const struct matrix *up,
+              const struct matrix *down, struct err *err)
+{
+    for (size_t first = 0; first < f->n_rows; first += FEED_ROWS) {
+        size_t n = f->n_rows - first < FEED_ROWS ? f->n_rows - first : FEED_ROWS;
+        if (first > 0 && !forward_goes_on(f, layer, err)) return false;
+        swiglu_run(f, y + first * down->rows, gate, up, down, f->normed + first * gate->columns, n);
     }
+    return true;
 }
 
 /* Sorts the routes by expert (rows ascending within one) and lists the experts that anybody chose, ascending. */
@@ -118,8 +127,11 @@ bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *
     /* While reads are under way: what needs none. */
     foresee_run(f, layer + 1);
     stage_end(&f->stages, STAGE_ROUTER);
-    swiglu_run(f, f->shared_out, &block->role[ROLE_SHARED_GATE], &block->role[ROLE_SHARED_UP],
-               &block->role[ROLE_SHARED_DOWN], f->normed, f->n_rows);
+    if (!feed_run(f, layer, f->shared_out, &block->role[ROLE_SHARED_GATE], &block->role[ROLE_SHARED_UP],
+                  &block->role[ROLE_SHARED_DOWN], err)) {
+        ops->drop(f->weights);
+        return false;
+    }
     stage_end(&f->stages, STAGE_SHARED);
 
     memset(f->update, 0, f->n_rows * f->config.hidden * sizeof(float));

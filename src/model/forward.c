@@ -161,8 +161,9 @@ static bool run_block(struct forward *f, uint32_t layer, struct err *err)
         if (!experts_run(f, layer, block, err)) return false; /* the only step that may wait for the disk */
     } else {
         foresee_run(f, layer + 1);
-        swiglu_run(f, f->update, &block->role[ROLE_GATE], &block->role[ROLE_UP], &block->role[ROLE_DOWN], f->normed,
-                   f->n_rows);
+        if (!feed_run(f, layer, f->update, &block->role[ROLE_GATE], &block->role[ROLE_UP], &block->role[ROLE_DOWN],
+                      err))
+            return false;
         stage_end(&f->stages, STAGE_DENSE);
     }
     norm_rows(f, &(struct norm){NULL, NULL, true});

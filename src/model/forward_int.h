@@ -146,9 +146,13 @@ void foresee_run(struct forward *f, uint32_t next);
 /* update = experts(normed), router included. */
 bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err) MUST_CHECK;
 
-/* y = down(silu(gate x) * up x) for n_rows rows, with the pass's gate and up as scratch. */
+/* y = down(silu(gate x) * up x) for up to FEED_ROWS rows, with the pass's gate and up as scratch. */
 void swiglu_run(struct forward *f, float *y, const struct matrix *gate, const struct matrix *up,
                 const struct matrix *down, const float *x, size_t n_rows);
+
+/* The same for all rows of the pass, from normed; asks between tiles whether it goes on. */
+bool feed_run(struct forward *f, uint32_t layer, float *y, const struct matrix *gate, const struct matrix *up,
+              const struct matrix *down, struct err *err) MUST_CHECK;
 
 static inline const float *vector_of(const struct block_weights *block, enum role role)
 {

@@ -98,12 +98,15 @@ static void select_row(const struct indexer *ix, float *scores, size_t row)
     selection->n = (uint32_t)keep;
 }
 
+/* Rows whose positions are scored between two questions whether the pass goes on. */
+enum { SELECT_ROWS = 64 };
+
 /* Many rows: each is one thread's. */
 static void select_range(void *context, size_t begin, size_t end, unsigned thread)
 {
     const struct indexer *ix = context;
     struct thread_scratch *t = &ix->f->threads[thread];
-    for (size_t row = begin; row < end; row++) {
+    for (size_t row = ix->first_row + begin; row < ix->first_row + end; row++) {
         if (!needs_scores(ix->f, row)) continue;
         for (size_t tile = 0; tile < tiles_of(ix->f, row); tile++) score_tile(ix, t, row, tile, t->scores);
         select_row(ix, t->scores, row);
@@ -142,6 +145,17 @@ static void select_few(struct indexer *ix)
         team_run(f->team, n * ix->tiles_of_row, 1, score_range, ix);
         team_run(f->team, n, 1, collect_range, ix);
     }
+}
+
+static bool select_many(struct indexer *ix, struct err *err)
+{
+    struct forward *f = ix->f;
+    for (ix->first_row = 0; ix->first_row < f->n_rows; ix->first_row += SELECT_ROWS) {
+        size_t n = f->n_rows - ix->first_row < SELECT_ROWS ? f->n_rows - ix->first_row : SELECT_ROWS;
+        if (!forward_goes_on(f, ix->layer, err)) return false;
+        team_run(f->team, n, 1, select_range, ix);
+    }
+    return true;
 }
 
 static bool tell_and_check(struct forward *f, uint32_t layer, struct err *err)
@@ -189,8 +203,8 @@ bool indexer_run(struct forward *f, uint32_t layer, const struct block_weights *
         project_queries(&ix);
         if (f->n_rows < FEW_ROWS_PER_THREAD * team_threads(f->team))
             select_few(&ix);
-        else
-            team_run(f->team, f->n_rows, 1, select_range, &ix);
+        else if (!select_many(&ix, err))
+            return false;
     }
     return tell_and_check(f, layer, err);
 }

@@ -548,6 +548,15 @@ bool call_read_common(struct call *call, const struct field_rule *rules, struct 
            check_single(call, "best_of", problem);
 }
 
+bool call_read_tools(struct call *call, enum tools_wire wire, struct problem *problem)
+{
+    const struct tools_reader reader = {.alloc = call->server->alloc,
+                                        .arena = &call->arena,
+                                        .wire = wire,
+                                        .strict = call->server->settings.strict_fields};
+    return tools_read(&call->tools, &reader, call->body, problem);
+}
+
 bool call_encode_chat(struct call *call, struct worker *worker, struct problem *problem)
 {
     struct err err = {0};

@@ -132,6 +132,9 @@ bool call_end_thinking(struct server *server, const char *id);
 struct field_rule;
 bool call_read_common(struct call *call, const struct field_rule *rules, struct problem *problem) MUST_CHECK;
 
+/* Tools, tool_choice and parallel_tool_calls, in the form of a protocol. */
+bool call_read_tools(struct call *call, enum tools_wire wire, struct problem *problem) MUST_CHECK;
+
 /* Renders and encodes call->messages or body.messages, with the tools, as the only prompt. */
 bool call_encode_chat(struct call *call, struct worker *worker, struct problem *problem) MUST_CHECK;
 

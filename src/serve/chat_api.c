@@ -4,6 +4,7 @@
 #include "fmt/json_text.h"
 #include "serve/fields.h"
 #include "serve/logprobs_json.h"
+#include "serve/openai_stream.h"
 #include "serve/sse.h"
 #include "serve/usage.h"
 #include <json-c/json_object.h>
@@ -98,15 +99,6 @@ static bool read_logprobs(struct call *call, struct problem *problem)
     return true;
 }
 
-static bool read_stream_options(struct call *call, struct problem *problem)
-{
-    struct json_object *options = NULL;
-    if (!field_object(call->body, "stream_options", &options, problem)) return false;
-    if (options && !call->streams)
-        return problem_set(problem, PROBLEM_INVALID_VALUE, "stream_options", "stream_options: needs stream: true");
-    return field_bool(options, "include_usage", &call->includes_usage, problem);
-}
-
 static bool read_formats(struct call *call, struct problem *problem)
 {
     struct json_object *modalities = NULL, *format = NULL;
@@ -125,11 +117,7 @@ static bool read_formats(struct call *call, struct problem *problem)
 bool chat_api_encode(struct call *call, struct worker *worker, struct problem *problem)
 {
     struct err err = {0};
-    const struct tools_reader tools = {.alloc = call->server->alloc,
-                                       .arena = &call->arena,
-                                       .wire = TOOLS_CHAT,
-                                       .strict = call->server->settings.strict_fields};
-    if (!read_messages(call, problem) || !tools_read(&call->tools, &tools, call->body, problem)) return false;
+    if (!read_messages(call, problem) || !call_read_tools(call, TOOLS_CHAT, problem)) return false;
     if (!chat_options_read(&call->chat, call->body, &err)) return problem_from(problem, PROBLEM_INVALID_VALUE, &err);
     return call_encode_chat(call, worker, problem);
 }
@@ -137,7 +125,7 @@ bool chat_api_encode(struct call *call, struct worker *worker, struct problem *p
 static bool decode(struct call *call, struct worker *worker, struct problem *problem)
 {
     return call_read_common(call, rules, problem) && read_logprobs(call, problem) &&
-           read_stream_options(call, problem) && chat_api_encode(call, worker, problem) &&
+           openai_read_stream_options(call, problem) && chat_api_encode(call, worker, problem) &&
            read_formats(call, problem) && call_finish_decode(call, problem);
 }
 
@@ -168,15 +156,6 @@ static void put_call(struct jot *json, const struct call *call, const struct ite
         jot_text(json, item->text.data, item->text.bytes);
     jot_close(json);
     jot_close(json);
-}
-
-static void put_head(struct jot *json, const struct call *call, const char *object)
-{
-    jot_put_words(json, "id", call->id);
-    jot_put_words(json, "object", object);
-    jot_put_integer(json, "created", call->created_s);
-    jot_put_words(json, "model", call->server->settings.model_name);
-    jot_put_words(json, "system_fingerprint", call->server->settings.fingerprint);
 }
 
 static void put_logprobs(struct jot *json, const struct call *call, const char *entries, size_t bytes)
@@ -231,7 +210,7 @@ static bool reply(struct call *call, struct buf *out, struct err *err)
 {
     struct jot json = jot_to(out);
     jot_open(&json);
-    put_head(&json, call, "chat.completion");
+    openai_put_head(&json, call, "chat.completion");
     jot_put_open_list(&json, "choices");
     jot_open(&json);
     jot_put_integer(&json, "index", 0);
@@ -251,7 +230,7 @@ static struct jot open_chunk(struct call *call)
 {
     struct jot json = sse_open(&call->out, NULL);
     jot_open(&json);
-    put_head(&json, call, "chat.completion.chunk");
+    openai_put_head(&json, call, "chat.completion.chunk");
     jot_put_open_list(&json, "choices");
     jot_open(&json);
     jot_put_integer(&json, "index", 0);
@@ -300,36 +279,23 @@ static bool part(struct call *call, struct item *item, const struct answer_event
     return close_chunk(call, &json, NULL, err);
 }
 
-/* A comment tells people how far it is, and a chunk without anything keeps those awake who only see chunks. */
-static bool keep_alive(struct call *call, struct err *err)
+static bool empty_chunk(struct call *call, struct err *err)
 {
-    char text[USAGE_PROGRESS_BYTES];
-    if (!sse_comment(&call->out, usage_progress(call, text), err)) return false;
     struct jot json = open_chunk(call);
     jot_open(&json);
     jot_close(&json);
     jot_put_null(&json, "logprobs");
-    return close_chunk(call, &json, NULL, err);
+    return close_chunk(call, &json, call->is_complete ? finish_reason(call) : NULL, err);
+}
+
+static bool keep_alive(struct call *call, struct err *err)
+{
+    return openai_keep_alive(call, empty_chunk, err);
 }
 
 static bool end(struct call *call, struct err *err)
 {
-    struct jot json = open_chunk(call);
-    jot_open(&json);
-    jot_close(&json);
-    jot_put_null(&json, "logprobs");
-    if (!close_chunk(call, &json, finish_reason(call), err)) return false;
-    if (call->includes_usage) {
-        json = sse_open(&call->out, NULL);
-        jot_open(&json);
-        put_head(&json, call, "chat.completion.chunk");
-        jot_put_open_list(&json, "choices");
-        jot_close_list(&json);
-        usage_put_openai(&json, call);
-        jot_close(&json);
-        if (!sse_close(&json, err)) return false;
-    }
-    return buf_add_text(&call->out, "data: [DONE]\n\n", err);
+    return empty_chunk(call, err) && openai_end(call, "chat.completion.chunk", err);
 }
 
 bool chat_api_token(struct call *call, const struct sampled *sampled, bool is_prompt, struct err *err)
@@ -345,13 +311,6 @@ bool chat_api_token(struct call *call, const struct sampled *sampled, bool is_pr
     return jot_end(&json, err);
 }
 
-bool chat_api_fail(struct call *call, const struct problem *problem, struct err *err)
-{
-    return buf_add_text(&call->out, "data: ", err) &&
-           problem_write(problem, FAMILY_OPENAI, httpd_id(call->exchange), &call->out, err) &&
-           buf_add_text(&call->out, "\n\n", err);
-}
-
 const struct protocol chat_protocol = {
     .id_prefix = "chatcmpl-",
     .item_prefix = "item_",
@@ -362,6 +321,6 @@ const struct protocol chat_protocol = {
     .part = part,
     .keep_alive = keep_alive,
     .end = end,
-    .fail = chat_api_fail,
+    .fail = openai_fail,
     .token = chat_api_token,
 };

@@ -11,7 +11,4 @@ bool chat_api_encode(struct call *call, struct worker *worker, struct problem *p
 /* A protocol's `token`: entries of content wait in call->pending[0]. */
 bool chat_api_token(struct call *call, const struct sampled *sampled, bool is_prompt, struct err *err) MUST_CHECK;
 
-/* How a stream of this family ends when it fails; the text completions do the same. */
-bool chat_api_fail(struct call *call, const struct problem *problem, struct err *err) MUST_CHECK;
-
 #endif

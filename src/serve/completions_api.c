@@ -5,9 +5,9 @@
 #include "serve/completions_api.h"
 
 #include "fmt/json_text.h"
-#include "serve/chat_api.h"
 #include "serve/fields.h"
 #include "serve/logprobs_json.h"
+#include "serve/openai_stream.h"
 #include "serve/sse.h"
 #include "serve/usage.h"
 #include <inttypes.h>
@@ -110,14 +110,10 @@ static bool read_prompts(struct call *call, struct worker *worker, struct proble
 static bool read_options(struct call *call, struct problem *problem)
 {
     int64_t n = -1;
-    struct json_object *options = NULL;
     if (!field_bool(call->body, "echo", &call->echoes, problem) ||
         !field_integer(call->body, "logprobs", 0, LOGPROB_TOP_MAX, &n, problem) ||
-        !field_object(call->body, "stream_options", &options, problem) ||
-        !field_bool(options, "include_usage", &call->includes_usage, problem))
+        !openai_read_stream_options(call, problem))
         return false;
-    if (options && !call->streams)
-        return problem_set(problem, PROBLEM_INVALID_VALUE, "stream_options", "stream_options: needs stream: true");
     call->wants_logprobs = n >= 0;
     call->n_top_logprobs = n > 0 ? (uint32_t)n : 0;
     call->wants_prompt_logprobs = call->echoes && call->wants_logprobs;
@@ -280,20 +276,11 @@ static bool answered(struct call *call, struct err *err)
     return ok;
 }
 
-static void put_head(struct jot *json, const struct call *call)
-{
-    jot_put_words(json, "id", call->id);
-    jot_put_words(json, "object", "text_completion");
-    jot_put_integer(json, "created", call->created_s);
-    jot_put_words(json, "model", call->server->settings.model_name);
-    jot_put_words(json, "system_fingerprint", call->server->settings.fingerprint);
-}
-
 static bool reply(struct call *call, struct buf *out, struct err *err)
 {
     struct jot json = jot_to(out);
     jot_open(&json);
-    put_head(&json, call);
+    openai_put_head(&json, call, "text_completion");
     jot_put_open_list(&json, "choices");
     jot_raw(&json, call->text.data, call->text.bytes);
     jot_close_list(&json);
@@ -309,7 +296,7 @@ static bool put_chunk(struct call *call, const char *text, size_t bytes, const c
     static const struct buf none[LISTS];
     struct jot json = sse_open(&call->out, NULL);
     jot_open(&json);
-    put_head(&json, call);
+    openai_put_head(&json, call, "text_completion");
     jot_put_open_list(&json, "choices");
     jot_open(&json);
     jot_put_text(&json, "text", text, bytes);
@@ -339,26 +326,19 @@ static bool part(struct call *call, struct item *item, const struct answer_event
     return put_chunk(call, event->text, event->bytes, NULL, err);
 }
 
+static bool empty_chunk(struct call *call, struct err *err)
+{
+    return put_chunk(call, "", 0, call->is_complete ? finish_reason(call) : NULL, err);
+}
+
 static bool keep_alive(struct call *call, struct err *err)
 {
-    char text[USAGE_PROGRESS_BYTES];
-    return sse_comment(&call->out, usage_progress(call, text), err) && put_chunk(call, "", 0, NULL, err);
+    return openai_keep_alive(call, empty_chunk, err);
 }
 
 static bool end(struct call *call, struct err *err)
 {
-    if (!put_chunk(call, "", 0, finish_reason(call), err)) return false;
-    if (call->includes_usage) {
-        struct jot json = sse_open(&call->out, NULL);
-        jot_open(&json);
-        put_head(&json, call);
-        jot_put_open_list(&json, "choices");
-        jot_close_list(&json);
-        usage_put_openai(&json, call);
-        jot_close(&json);
-        if (!sse_close(&json, err)) return false;
-    }
-    return buf_add_text(&call->out, "data: [DONE]\n\n", err);
+    return empty_chunk(call, err) && openai_end(call, "text_completion", err);
 }
 
 const struct protocol completions_protocol = {
@@ -371,7 +351,7 @@ const struct protocol completions_protocol = {
     .part = part,
     .keep_alive = keep_alive,
     .end = end,
-    .fail = chat_api_fail,
+    .fail = openai_fail,
     .token = token,
     .take = take,
     .answered = answered,

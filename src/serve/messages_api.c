@@ -64,12 +64,8 @@ static bool decode_prompt(struct call *call, struct worker *worker, struct probl
 {
     bool prefills = false;
     struct json_object *config = NULL, *format = NULL;
-    const struct tools_reader tools = {.alloc = call->server->alloc,
-                                       .arena = &call->arena,
-                                       .wire = TOOLS_MESSAGES,
-                                       .strict = call->server->settings.strict_fields};
     return call_read_common(call, rules, problem) && messages_read(call, &prefills, problem) &&
-           tools_read(&call->tools, &tools, call->body, problem) &&
+           call_read_tools(call, TOOLS_MESSAGES, problem) &&
            field_object(call->body, "output_config", &config, problem) &&
            field_object(call->body, "output_format", &format, problem) &&
            field_object(config, "format", &format, problem) && read_thinking(call, config, problem) &&
@@ -196,16 +192,10 @@ static struct jot open_event(struct call *call, const char *type)
     return json;
 }
 
-static bool close_event(struct jot *json, struct err *err)
-{
-    jot_close(json);
-    return sse_close(json, err);
-}
-
 static bool keep_alive(struct call *call, struct err *err)
 {
     struct jot json = open_event(call, "ping");
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 static bool begin(struct call *call, struct err *err)
@@ -219,7 +209,7 @@ static bool begin(struct call *call, struct err *err)
     jot_put_null(&json, "stop_sequence");
     put_usage(&json, call->prompts[0].n, call->n_cached, 1);
     jot_close(&json);
-    return close_event(&json, err) && keep_alive(call, err);
+    return sse_close_object(&json, err) && keep_alive(call, err);
 }
 
 /* Blocks do not overlap: the one that is open ends before the next begins. n_open counts those that were begun; the
@@ -237,11 +227,11 @@ static bool close_block(struct call *call, struct err *err)
         jot_put_words(&json, "type", "signature_delta");
         jot_put_words(&json, "signature", SIGNATURE);
         jot_close(&json);
-        if (!close_event(&json, err)) return false;
+        if (!sse_close_object(&json, err)) return false;
     }
     json = open_event(call, "content_block_stop");
     jot_put_integer(&json, "index", index);
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 static bool open_block(struct call *call, const struct item *item, struct err *err)
@@ -269,7 +259,7 @@ static bool open_block(struct call *call, const struct item *item, struct err *e
     }
     jot_close(&json);
     call->n_open++;
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 static bool part(struct call *call, struct item *item, const struct answer_event *event, struct err *err)
@@ -285,7 +275,7 @@ static bool part(struct call *call, struct item *item, const struct answer_event
     jot_put_words(&json, "type", names[event->part][0]);
     jot_put_text(&json, names[event->part][1], event->text, event->bytes);
     jot_close(&json);
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 static bool end(struct call *call, struct err *err)
@@ -296,9 +286,9 @@ static bool end(struct call *call, struct err *err)
     put_stop(&json, call);
     jot_close(&json);
     put_usage(&json, call->usage.n_prompt, call->usage.n_cached, call->usage.n_generated);
-    if (!close_event(&json, err)) return false;
+    if (!sse_close_object(&json, err)) return false;
     json = open_event(call, "message_stop");
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 static bool fail(struct call *call, const struct problem *problem, struct err *err)

@@ -74,12 +74,8 @@ static bool read_options(struct call *call, struct json_object **format, struct 
 static bool decode(struct call *call, struct worker *worker, struct problem *problem)
 {
     struct json_object *format = NULL;
-    const struct tools_reader tools = {.alloc = call->server->alloc,
-                                       .arena = &call->arena,
-                                       .wire = TOOLS_RESPONSES,
-                                       .strict = call->server->settings.strict_fields};
     return call_read_common(call, rules, problem) && read_options(call, &format, problem) &&
-           tools_read(&call->tools, &tools, call->body, problem) && responses_read(call, problem) &&
+           call_read_tools(call, TOOLS_RESPONSES, problem) && responses_read(call, problem) &&
            call_encode_chat(call, worker, problem) && call_read_constraint(call, format, problem) &&
            call_finish_decode(call, problem);
 }
@@ -366,18 +362,12 @@ static struct jot open_event(struct call *call, const char *type)
     return json;
 }
 
-static bool close_event(struct jot *json, struct err *err)
-{
-    jot_close(json);
-    return sse_close(json, err);
-}
-
 static bool tell_response(struct call *call, const char *type, enum status status, struct err *err)
 {
     struct jot json = open_event(call, type);
     jot_key(&json, "response");
     put_response(&json, call, status);
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 static bool begin(struct call *call, struct err *err)
@@ -403,7 +393,7 @@ static bool tell_item(struct call *call, const char *type, const struct item *it
     jot_put_integer(&json, "output_index", item - call->items);
     jot_key(&json, "item");
     put_item(&json, call, item, is_done);
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 /* The part of a text or of reasoning, when it begins and when it ends. */
@@ -425,7 +415,7 @@ static bool tell_part(struct call *call, const struct item *item, bool is_done, 
         jot_put_text(&json, "text", item->text.data, is_done ? item->text.bytes : 0);
         jot_close(&json);
     }
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 /* Names of the events that carry text, by kind of item. */
@@ -457,7 +447,7 @@ static bool tell_text(struct call *call, const struct item *item, const char *te
         if (logprobs->bytes > 0) jot_raw(&json, logprobs->data, logprobs->bytes);
         jot_close_list(&json);
     }
-    return close_event(&json, err);
+    return sse_close_object(&json, err);
 }
 
 /* The item that is open ends. A call ended when it was told. n_open counts the items that were begun. */
@@ -485,7 +475,7 @@ static bool tell_call(struct call *call, const struct item *item, struct err *er
         else
             jot_text(&json, item->text.data, item->text.bytes);
         if (i == 1) jot_put_words(&json, "name", origin->name);
-        if (!close_event(&json, err)) return false;
+        if (!sse_close_object(&json, err)) return false;
     }
     return tell_item(call, "response.output_item.done", item, true, err);
 }
@@ -516,7 +506,7 @@ static bool end(struct call *call, struct err *err)
         struct jot json = open_event(call, types[status]);
         jot_key(&json, "response");
         jot_raw(&json, response.data, response.bytes);
-        ok = close_event(&json, err);
+        ok = sse_close_object(&json, err);
         store(call, response.data, response.bytes);
     }
     buf_fini(&response);

@@ -334,7 +334,7 @@ static bool start_http(struct server *server, struct err *err)
         .host = s->host,
         .port = s->port,
         .n_connections_max = s->n_connections_max,
-        .n_per_address_max = access_is_loopback(s->host) ? 0 : (s->n_connections_max + 1) / 2,
+        .n_per_address_max = access_is_loopback(s->host) ? 0 : s->n_per_address_max,
         .body_bytes_max = s->body_bytes_max,
         .silence_s = s->silence_s,
         .stall_s = s->stall_s,

@@ -16,6 +16,7 @@ struct server_settings {
     const char *host;
     uint16_t port;
     unsigned n_connections_max;
+    unsigned n_per_address_max; /* where others than this machine can ask; here they share all */
     size_t body_bytes_max;
     int64_t queue_ns_max; /* waiting longer than this fails */
     unsigned silence_s, stall_s;

@@ -17,3 +17,9 @@ bool sse_comment(struct buf *out, const char *text, struct err *err)
 {
     return buf_printf(out, err, ": %s\n\n", text);
 }
+
+bool sse_close_object(struct jot *json, struct err *err)
+{
+    jot_close(json);
+    return sse_close(json, err);
+}

@@ -8,6 +8,9 @@
 struct jot sse_open(struct buf *out, const char *name);
 bool sse_close(struct jot *json, struct err *err) MUST_CHECK;
 
+/* The same, where the value is an object that is still open. */
+bool sse_close_object(struct jot *json, struct err *err) MUST_CHECK;
+
 /* A line that parsers drop. `text` has no line break. */
 bool sse_comment(struct buf *out, const char *text, struct err *err) MUST_CHECK;
 
