@@ -211,7 +211,7 @@ void saver_begin(struct saver *saver, const struct saver_order *order)
 {
     ASSERT(state_of(saver) == SAVER_NONE);
     saver->order = *order;
-    saver->work = (struct work){.next_ns = INT64_MIN};
+    saver->work = (struct work){.next_ns = 0};
     pthread_mutex_lock(&saver->lock);
     saver->state = SAVER_WORKING;
     pthread_cond_broadcast(&saver->changed);
