@@ -1,6 +1,7 @@
 #include "cli/library.h"
 
 #include "base/assert.h"
+#include "cli/draft_settings.h"
 #include "cli/folders.h"
 #include <math.h>
 #include <stdlib.h>
@@ -66,6 +67,12 @@ static bool generates(const struct command_context *context)
     return context->command->id == COMMAND_GENERATE || context->command->id == COMMAND_CHAT;
 }
 
+bool library_drafts(const struct command_context *context)
+{
+    enum command_id id = context->command->id;
+    return generates(context) || id == COMMAND_SERVE || id == COMMAND_FIT;
+}
+
 bool library_settings(struct weir_settings *settings, const struct command_context *context, struct err *err)
 {
     const struct settings *s = context->settings;
@@ -77,7 +84,6 @@ bool library_settings(struct weir_settings *settings, const struct command_conte
     if (s->io_depth != SETTING_WORD) settings->io_depth = (uint32_t)s->io_depth;
     if (!isnan(s->latent_norm_eps)) settings->latent_norm_eps = s->latent_norm_eps;
     settings->context_tokens = (uint32_t)s->context_length;
-    if (context->command->id == COMMAND_SCORE) settings->draft = WEIR_DRAFT_OFF; /* nothing is generated */
     settings->numerics = (enum weir_numerics)s->numerics;
     settings->kv = (enum weir_kv)s->kv;
     settings->direct_io = (enum weir_direct)s->direct_io;
@@ -90,7 +96,9 @@ bool library_settings(struct weir_settings *settings, const struct command_conte
         settings->ssd_cache = s->ssd_cache;
         settings->ssd_cache_bytes_max = s->ssd_cache_max_bytes;
     }
-    return !s->experts_resident || read_percent(&settings->experts_resident, s->experts_resident, err);
+    if (s->experts_resident && !read_percent(&settings->experts_resident, s->experts_resident, err)) return false;
+    settings->draft = WEIR_DRAFT_OFF;
+    return !library_drafts(context) || draft_settings(settings, context, err);
 }
 
 bool library_open_engine(struct weir_engine **engine, struct weir_model *model, const struct command_context *context,

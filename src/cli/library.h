@@ -18,6 +18,9 @@ bool library_needs_text(struct weir_model *model, struct err *err) MUST_CHECK;
 /* Everything is to be given back by now: what is not is a mistake of ours. */
 void library_close_model(struct weir_model *model);
 
+/* Whether the command drafts, or plans for it. */
+bool library_drafts(const struct command_context *context);
+
 /* What the options say about an engine. Texts are the settings' own. */
 bool library_settings(struct weir_settings *settings, const struct command_context *context,
                       struct err *err) MUST_CHECK;

@@ -2,10 +2,10 @@
 #define LIB_LIB_INT_H
 /* For the files of this folder, and for tests that bring their own memory and files. */
 #include "base/arena.h"
+#include "lib/lib_settings.h"
 #include "plat/clock.h"
 #include "run/answer.h"
 #include "run/answer_form.h"
-#include "run/engine.h"
 #include "run/scheduler.h"
 #include "weir/weir.h"
 #include <pthread.h>
@@ -98,14 +98,6 @@ struct weir_plan {
     struct plan plan;
     bool fits;
 };
-
-/* Checked settings, complete and as an engine takes them. Texts stay where they are. */
-struct lib_settings {
-    struct weir_settings given; /* complete */
-    struct engine_settings engine;
-};
-bool lib_settings_read(struct lib_settings *out, const struct weir_model *model, const struct weir_settings *given,
-                       struct err *err) MUST_CHECK;
 
 /* A copy of a plan, for the caller. */
 struct weir_plan *lib_plan_new(struct weir_model *model, const struct plan *plan, bool fits,

@@ -102,7 +102,7 @@ static bool open_parts(struct weir_engine *e, const struct weir_settings *given,
 {
     struct lib_settings settings;
     bool has_tokenizer;
-    if (!lib_settings_read(&settings, e->model, given, err)) return false;
+    if (!lib_settings_read(&settings, e->model->path, given, err)) return false;
     if (!keep_texts(&e->texts, &settings.engine.streamed, err)) return false;
     if (!lib_config(e->model, err) || !lib_has_tokenizer(e->model, &has_tokenizer, err)) return false;
     if (has_tokenizer && !(e->text = lib_text(e->model, err))) return false;

@@ -44,7 +44,7 @@ static bool make(struct weir_plan **plan, struct weir_model *model, const struct
     struct err no_memory = {0};
     if (!lib_need(plan, "plan", err)) return false;
     *plan = NULL;
-    if (!lib_need(model, "model", err) || !lib_settings_read(&settings, model, given, err)) return false;
+    if (!lib_need(model, "model", err) || !lib_settings_read(&settings, model->path, given, err)) return false;
     bool fits = engine_fit(&made, model->alloc, model->fs, &settings.engine, memory_bytes ? &facts : NULL,
                            disk_bytes_per_second, err);
     if (!fits && err->kind != ERR_FIT) return false;

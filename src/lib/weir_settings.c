@@ -93,7 +93,7 @@ static bool rule_out(uint32_t *mask, const char *name, size_t bytes, struct err 
         }
         nearest_offer(&nearest, cpu_feature_name(bit));
     }
-    return err_set(err, ERR_USER, "without_cpu: there is no instruction set '%s'; the nearest is '%s'", word,
+    return err_set(err, ERR_USER, "there is no instruction set '%s' to do without; the nearest is '%s'", word,
                    nearest.best);
 }
 
@@ -146,14 +146,14 @@ static void fill_engine(struct engine_settings *e, const struct weir_settings *s
     e->streamed.usage_import = s->usage_import;
 }
 
-bool lib_settings_read(struct lib_settings *out, const struct weir_model *model, const struct weir_settings *given,
+bool lib_settings_read(struct lib_settings *out, const char *model_dir, const struct weir_settings *given,
                        struct err *err)
 {
     static_assert((int)WEIR_NUMERICS_INT8 == (int)NUMERICS_INT8, "the same order");
     static_assert((int)WEIR_KV_Q8 == (int)KV_STORAGE_Q8, "the same order");
     static_assert((int)WEIR_DIRECT_OFF == (int)DIRECT_OFF, "the same order");
     struct weir_settings *s = &out->given;
-    *out = (struct lib_settings){.given = usual(), .engine = engine_settings_default(model->path)};
+    *out = (struct lib_settings){.given = usual(), .engine = engine_settings_default(model_dir)};
     if (!lib_take(s, sizeof *s, given, "weir_settings", err)) return false;
     if (!check(s, err)) return false;
     if (s->context_tokens == 0) s->context_tokens = CONTEXT_USUAL;
