@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/settings.h"
+#include "run/engine.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -164,7 +165,7 @@ static const struct option options[] = {
     TEXT("experts-resident", experts_resident, "PERCENT", NULL, ON_MODEL_PLAN | ON(BENCH),
          "keep at most this share of the experts in memory, such as 10%; without it, as many as fit"),
     COUNT("context-length", context_length, "N", 1, 1 << 20, "4096", ON_MODEL_PLAN, "tokens per sequence to plan for"),
-    COUNT("prefill-chunk", prefill_chunk, "N", 1, 512, "auto", ON_MODEL_PLAN | ON(BENCH),
+    COUNT("prefill-chunk", prefill_chunk, "N", 1, ENGINE_CHUNK_MAX, "auto", ON_MODEL_PLAN | ON(BENCH),
           "tokens of a prompt in one pass"),
     CHOICE("numerics", numerics, "exact", ON_MODEL_RUN | ON(BENCH),
            "int8 rounds what meets int4 and int8 weights to 8 bits: faster, and another answer; exact does not",

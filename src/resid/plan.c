@@ -15,7 +15,6 @@
 #define GIB (UINT64_C(1) << 30)
 
 enum {
-    CHUNK_MAX = 4096,
     CHUNK_MIN = 16,
     BLOCK_OVERHEAD = 256,     /* of one allocation, with its pointer */
     TENSOR_BYTES = 192,       /* of the catalogue, for one tensor: entry, name, shape */
@@ -108,7 +107,7 @@ static struct forward_scratch scratch_for(const struct draft *d, uint64_t rows, 
 /* The longest chunk whose scratch takes a sixteenth of what the fixed lines leave: the rest is worth more as slots. */
 static uint32_t choose_chunk(const struct draft *d, uint64_t left_bytes)
 {
-    uint32_t chunk = CHUNK_MAX;
+    uint32_t chunk = PLAN_CHUNK_MAX;
     if (d->want.prefill_chunk) return d->want.prefill_chunk;
     while (chunk > CHUNK_MIN &&
            (chunk > d->want.context_tokens || scratch_for(d, chunk, 1).pass_bytes > left_bytes / 16))

@@ -12,6 +12,8 @@
 
 #define PLAN_AUTO UINT64_MAX
 
+enum { PLAN_CHUNK_MAX = 4096 }; /* rows of a prompt in one pass, at most */
+
 struct plan_request {
     uint64_t budget_bytes;            /* PLAN_AUTO: what the machine has, less a reserve */
     const struct memory_facts *facts; /* NULL: plan for another machine; then the budget must be given */

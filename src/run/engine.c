@@ -20,6 +20,7 @@ struct engine {
     struct resident *resident; /* a checkpoint: this one */
     struct team *team;
     struct forward *forward;
+    struct forward_row *rows; /* [pass_rows] */
 };
 
 struct engine_settings engine_settings_default(const char *model_dir)
@@ -146,6 +147,8 @@ static bool make_forward(struct engine *e, struct err *err)
     struct weights *weights = e->streamed ? streamed_weights(e->streamed) : resident_weights(e->resident);
     s->cpu_mask &= cpu_mask();
     kern_select(&kern, s->cpu_mask);
+    e->rows = alloc_get_array(e->alloc, s->pass_rows, sizeof *e->rows, err);
+    if (!e->rows) return false;
     if (!team_new(&e->team, e->alloc, s->n_threads, err)) return false;
     const struct forward_options options = {.rows_max = s->pass_rows,
                                             .logit_rows_max = s->logit_rows,
@@ -208,6 +211,7 @@ fail:
 void engine_close(struct engine *engine)
 {
     if (!engine) return;
+    if (engine->rows) alloc_put(engine->alloc, engine->rows);
     forward_free(engine->forward);
     team_free(engine->team);
     streamed_close(engine->streamed);
@@ -241,6 +245,10 @@ const struct engine_settings *engine_settings_of(const struct engine *engine)
 const char *engine_no_drafts(const struct engine *engine)
 {
     return engine->lacks_drafts ? engine->inventory.mtp_reason : "";
+}
+struct forward_row *engine_rows(struct engine *engine)
+{
+    return engine->rows;
 }
 struct forward *engine_forward(struct engine *engine)
 {

@@ -10,6 +10,8 @@
 
 struct engine;
 
+enum { ENGINE_CHUNK_MAX = PLAN_CHUNK_MAX }; /* rows of a prompt in one pass, at most */
+
 struct engine_settings {
     const char *model_dir;
     unsigned n_threads;      /* 0: as many as this process may keep busy */
@@ -47,6 +49,9 @@ const struct engine_settings *engine_settings_of(const struct engine *engine); /
 /* Why the MTP layer was wished for and there are no drafts; else "". */
 const char *engine_no_drafts(const struct engine *engine);
 struct forward *engine_forward(struct engine *engine);
+
+/* [pass_rows] Room for the rows of one pass, for whoever makes the next one. */
+struct forward_row *engine_rows(struct engine *engine);
 
 /* forward_pass, and what is due around every pass: the model's files are still the same, and the memory budget holds.
  * ERR_DATA for a file that was cut or replaced is the end of the engine: all later passes fail with it. Any other

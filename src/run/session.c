@@ -3,8 +3,6 @@
 #include "base/assert.h"
 #include <inttypes.h>
 
-enum { ROWS_MAX = 512 }; /* of one pass; a bound for the array on the stack */
-
 void session_init(struct session *session, struct engine *engine)
 {
     *session = (struct session){.engine = engine};
@@ -32,8 +30,7 @@ void session_rewind(struct session *session, uint32_t n)
 static size_t rows_per_pass(const struct engine *engine, bool all_logits)
 {
     const struct engine_settings *settings = engine_settings_of(engine);
-    size_t rows = all_logits ? settings->logit_rows : settings->pass_rows;
-    return rows < ROWS_MAX ? rows : ROWS_MAX;
+    return all_logits ? settings->logit_rows : settings->pass_rows;
 }
 
 bool session_feed(struct session *session, const uint32_t *tokens, size_t n, session_logits_fn *each, void *context,
@@ -42,7 +39,7 @@ bool session_feed(struct session *session, const uint32_t *tokens, size_t n, ses
     struct forward *forward = engine_forward(session->engine);
     uint32_t room = engine_settings_of(session->engine)->context_tokens - session->kv.n_rows;
     size_t chunk = rows_per_pass(session->engine, each != NULL);
-    struct forward_row rows[ROWS_MAX];
+    struct forward_row *rows = engine_rows(session->engine);
     if (n > room)
         return err_set(err, ERR_USER,
                        "%zu tokens do not fit behind the %" PRIu32 " that are there: the context holds %" PRIu32

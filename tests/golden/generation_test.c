@@ -108,6 +108,32 @@ static void a_seed_fixes_the_ids(void **state)
     }
 }
 
+/* In one pass as in many: passes may be as long as the plan finds room for. */
+static void a_long_prompt_may_be_one_pass(void **state)
+{
+    (void)state;
+    enum { LONG = 1500 };
+    static const uint32_t chunks[] = {97, ENGINE_CHUNK_MAX};
+    static uint32_t prompt[LONG];
+    struct err err = {0};
+    float *logits[2];
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < LONG; i++) prompt[i] = (i * 31 + i / 7) % 290;
+    for (int i = 0; i < 2; i++) {
+        struct subject s;
+        subject_open(&s, 2, chunks[i], 0);
+        assert_in_range(engine_settings_of(s.engine)->pass_rows, chunks[i], chunks[i] + 64);
+        if (!session_feed(&s.session, prompt, LONG, NULL, NULL, &err)) fail_msg("%s", err.text);
+        bytes = engine_config(s.engine)->vocab * sizeof(float);
+        logits[i] = malloc(bytes);
+        memcpy(logits[i], s.session.logits, bytes);
+        subject_close(&s);
+    }
+    assert_memory_equal(logits[0], logits[1], bytes);
+    free(logits[0]);
+    free(logits[1]);
+}
+
 static void a_prompt_must_leave_room(void **state)
 {
     (void)state;
@@ -133,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_ids_are_the_recorded_ones),
         cmocka_unit_test(a_seed_fixes_the_ids),
+        cmocka_unit_test(a_long_prompt_may_be_one_pass),
         cmocka_unit_test(a_prompt_must_leave_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
