@@ -88,6 +88,7 @@ facts='^[0-9]* prompt tokens read in .* tokens/s), [0-9]* written in .* tokens/s
     given '' generate $demo "$question" $greedy --experts-resident 10% --json
     expect 'residency' 0 '"residency":{"hits":[0-9]*,"misses":[1-9][0-9]*,"bytes_read":[1-9][0-9]*,"waited_seconds":' ''
     given '' generate $demo "$question" $greedy --experts-resident 10% && same 'few experts' "$work/answer"
+    given '' generate $demo "$question" $greedy --prefill-chunk 4096 && same 'long passes' "$work/answer"
 
     # the same seed is the same text: threads, streamed or not
     story='Tell me a story about a fox.'
