@@ -230,6 +230,15 @@ bool engine_pass(struct engine *engine, const struct forward_row *rows, size_t n
     return ok;
 }
 
+bool engine_mtp(struct engine *engine, const struct forward_mtp_row *rows, size_t n_rows, struct err *err)
+{
+    struct streamed *streamed = engine->streamed;
+    if (streamed && !streamed_before_pass(streamed, err)) return false;
+    bool ok = forward_mtp(engine->forward, rows, n_rows, err);
+    if (streamed) streamed_after_pass(streamed, ok ? NULL : err);
+    return ok;
+}
+
 const struct config *engine_config(const struct engine *engine)
 {
     return &engine->config;

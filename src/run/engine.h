@@ -58,6 +58,9 @@ struct forward_row *engine_rows(struct engine *engine);
  * failure ends this pass only. */
 bool engine_pass(struct engine *engine, const struct forward_row *rows, size_t n_rows, struct err *err) MUST_CHECK;
 
+/* The same around forward_mtp, whose experts come from disk like any others. */
+bool engine_mtp(struct engine *engine, const struct forward_mtp_row *rows, size_t n_rows, struct err *err) MUST_CHECK;
+
 /* The plan that the model was opened by, and what streams it; both NULL for a checkpoint, which is expanded into memory
  * as a whole and is meant for small models. */
 const struct plan *engine_plan(const struct engine *engine);

@@ -290,7 +290,7 @@ static bool run_step(struct scheduler *s, size_t n_rows)
     struct err ignored;
     struct draft_stats *stats = &s->stats.drafts;
     struct pass_meter before = meter_read(s);
-    bool ok = forward_mtp(engine_forward(s->engine), s->mtp_rows, n_rows, &ignored);
+    bool ok = engine_mtp(s->engine, s->mtp_rows, n_rows, &ignored);
     struct pass_meter after = meter_read(s);
     struct pass_seen seen = between(&before, &after, n_rows);
     stats->n_steps++;
