@@ -2,6 +2,7 @@
 #include "cli/answer_settings.h"
 #include "cli/commands.h"
 #include "cli/config_print.h"
+#include "cli/library.h"
 #include "cli/open_engine.h"
 #include "plat/clock.h"
 #include "plat/notify.h"
@@ -83,7 +84,7 @@ static void see_state(void *context, enum service_state state, const struct err 
 static void see_warning(void *context, const struct err *warning)
 {
     char line[sizeof warning->text + 64];
-    snprintf(line, sizeof line, "level=warning component=state message=\"%s\"", warning->text);
+    snprintf(line, sizeof line, "level=warning component=engine message=\"%s\"", warning->text);
     say(context, line);
 }
 
@@ -195,6 +196,8 @@ static bool start_service(struct serving *s, struct err *err)
     if (!engine_settings_from(&with.engine, s->context, err)) return false;
     with.engine.n_sequences = (uint32_t)settings->batch;
     with.engine.logit_rows = (uint32_t)settings->batch + SCORE_LOGIT_ROWS;
+    with.engine.streamed.usage_folder = library_usage_folder(s->context);
+    with.engine.streamed.usage_import = settings->usage_import;
     make_fingerprint(s, &with.engine);
     if (settings->isolate && !isolate(s, &with, err)) return false;
     return s->role != KEEPER_OWNER || service_new(&s->service, s->context->alloc, &with, err);

@@ -101,20 +101,25 @@ bool library_settings(struct weir_settings *settings, const struct command_conte
     return !library_drafts(context) || draft_settings(settings, context, err);
 }
 
+const char *library_usage_folder(const struct command_context *context)
+{
+    const struct settings *s = context->settings;
+    char folder[4096];
+    if (!s->usage_history || !s->state_folder) return NULL;
+    snprintf(folder, sizeof folder, "%s/", s->state_folder);
+    folders_make(folder);
+    return s->state_folder;
+}
+
 bool library_open_engine(struct weir_engine **engine, struct weir_model *model, const struct command_context *context,
                          struct err *err)
 {
-    const struct settings *s = context->settings;
     struct weir_settings settings;
     struct weir_error error;
-    char folder[4096], note[1024];
+    char note[1024];
     if (!library_settings(&settings, context, err)) return false;
-    if (s->usage_history && s->state_folder) {
-        snprintf(folder, sizeof folder, "%s/", s->state_folder);
-        folders_make(folder);
-        settings.usage_folder = s->state_folder;
-    }
-    settings.usage_import = s->usage_import;
+    settings.usage_folder = library_usage_folder(context);
+    settings.usage_import = context->settings->usage_import;
     if (!library_ok(weir_engine_open(engine, model, &settings, &error), &error, err)) return false;
     while (weir_engine_note(*engine, note, sizeof note)) fprintf(context->log, "weir: %s\n", note);
     return true;

@@ -25,6 +25,9 @@ bool library_drafts(const struct command_context *context);
 bool library_settings(struct weir_settings *settings, const struct command_context *context,
                       struct err *err) MUST_CHECK;
 
+/* Where histories of what is used most are kept, made now; NULL where none is wished for. */
+const char *library_usage_folder(const struct command_context *context);
+
 /* Opens it, remembering which experts are used where that is wished for, and tells what people should know. */
 bool library_open_engine(struct weir_engine **engine, struct weir_model *model, const struct command_context *context,
                          struct err *err) MUST_CHECK;

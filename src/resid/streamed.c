@@ -11,7 +11,8 @@
 
 enum { IO_DEPTH = 16, IO_THREADS = 8, RECHECKS_A_PASS = 8, NOTES_MAX = 8 };
 #define PIECE_BYTES (UINT64_C(4) << 20)
-#define QUIET_NS INT64_C(60000000000) /* without a shrink before a slot comes back */
+#define USAGE_EVERY_NS INT64_C(300000000000) /* between writes of the usage history: what a crash may lose */
+#define QUIET_NS INT64_C(60000000000)        /* without a shrink before a slot comes back */
 #define LIMITS_EVERY_NS                                                                          \
     INT64_C(500000000) /* between looks at the control groups, which cost more than a look at us \
                         */
@@ -41,6 +42,8 @@ struct streamed {
     bool is_open;
     struct usage usage; /* without counts: none is kept */
     char *usage_path;
+    int64_t usage_written_ns;
+    bool usage_has_failed; /* told once */
 };
 
 static void note(struct streamed *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -197,7 +200,10 @@ static void write_usage(struct streamed *s)
     if (!s->is_open || !s->usage_path) return;
     usage_take(&s->usage, s->policy);
     struct err why = {0};
-    (void)!usage_write(&s->usage, write_system_real(), s->usage_path, &why); /* advice: nobody to tell */
+    s->usage_written_ns = clock_now_ns(s->clock);
+    if (usage_write(&s->usage, write_system_real(), s->usage_path, &why) || s->usage_has_failed) return;
+    s->usage_has_failed = true;
+    note(s, "%s; what this run uses most will not be remembered", why.text);
 }
 
 bool streamed_open(struct streamed **out, struct alloc *alloc, const struct inventory *inventory,
@@ -215,6 +221,7 @@ bool streamed_open(struct streamed **out, struct alloc *alloc, const struct inve
     s->guard = (struct guard){.budget_bytes = settings->plan->budget_bytes,
                               .slot_bytes = settings->plan->classes.of[0].slot_bytes,
                               .quiet_ns = QUIET_NS};
+    s->usage_written_ns = clock_now_ns(s->clock);
     s->is_open = true;
     *out = s;
     return true;
@@ -295,6 +302,7 @@ void streamed_after_pass(struct streamed *s, struct err *why)
     const char *folder = s->mirrors ? mirrors_news(s->mirrors) : NULL;
     if (folder) note(s, "the mirror in %s fails; its reads go to the model's own files", folder);
     keep_budget(s);
+    if (s->usage_path && clock_now_ns(s->clock) - s->usage_written_ns >= USAGE_EVERY_NS) write_usage(s);
 }
 
 void streamed_set_budget(struct streamed *s, uint64_t bytes)

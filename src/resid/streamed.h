@@ -28,7 +28,7 @@ struct streamed_settings {
     const char *const *mirrors; /* [n_mirrors] folders with copies of shards, at most MIRRORS_MAX */
     uint32_t n_mirrors;
     bool prefetch;               /* act on the model's hints, which it gives when it is told to foresee */
-    const char *usage_folder;    /* of usage histories: read at the start, written at the end; NULL: none */
+    const char *usage_folder;    /* of usage histories: read at the start, written now and then; NULL: none */
     const char *usage_import;    /* start from another engine's .coli_usage instead; NULL: no */
     struct device_source device; /* make NULL: the best there is; tests bring their own */
     struct clock clock;
@@ -44,7 +44,8 @@ struct streamed;
 
 bool streamed_open(struct streamed **streamed, struct alloc *alloc, const struct inventory *inventory,
                    const struct streamed_settings *settings, struct err *err) MUST_CHECK;
-/* Writes the usage history where one is kept. No lease may be out; NULL is fine. */
+/* Writes the usage history where one is kept, as streamed_after_pass does every few minutes. No lease may be out; NULL
+ * is fine. */
 void streamed_close(struct streamed *streamed);
 
 struct weights *streamed_weights(struct streamed *streamed);

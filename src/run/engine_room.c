@@ -171,8 +171,14 @@ void engine_room_warn(struct service *service)
 {
     struct err warning;
     struct service *s = service;
-    if (!s->ssd || !ssd_cache_take_warning(s->ssd, &warning)) return;
-    if (s->settings.warned) s->settings.warned(s->settings.context, &warning);
+    struct streamed *streamed = s->engine ? engine_streamed(s->engine) : NULL;
+    char text[STREAMED_NOTE_MAX];
+    if (!s->settings.warned) return;
+    if (s->ssd && ssd_cache_take_warning(s->ssd, &warning)) s->settings.warned(s->settings.context, &warning);
+    while (streamed && streamed_take_note(streamed, text)) {
+        err_set(&warning, ERR_FAILED, "%s", text);
+        s->settings.warned(s->settings.context, &warning);
+    }
 }
 
 void *engine_room_run(void *service)
@@ -184,6 +190,7 @@ void *engine_room_run(void *service)
         return NULL;
     }
     engine_room_publish(s);
+    engine_room_warn(s);
     change_state(s, SERVICE_READY, NULL);
     bool is_idle = false;
     while (take_inbox(s, is_idle)) {

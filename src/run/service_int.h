@@ -114,7 +114,7 @@ void engine_room_wait(struct service *service, bool waits);
 
 void *service_remote_run(void *service); /* the engine thread where the engine is in another process */
 
-void engine_room_warn(
-    struct service *service); /* passes on what the disk cache has to say. Engine thread, or after it */
+/* Passes on what the engine and the disk cache have to say. Engine thread, or after it. */
+void engine_room_warn(struct service *service);
 
 #endif
