@@ -136,11 +136,14 @@ static void print_phase(FILE *out, const char *name, const struct engine_bench_p
     double seconds = (double)p->ns / 1e9, n = p->n_tokens > 0 ? (double)p->n_tokens : 1;
     uint64_t wants = p->n_hits + p->n_misses + p->n_joined;
     fprintf(out, "%s: %" PRIu64 " tokens in %.3f s, %.3f tokens/s\n", name, p->n_tokens, seconds, n / seconds);
-    fprintf(out,
-            "  from disk a token: %.1f MB needed, %.1f MB read; %.1f %% of %" PRIu64 " experts found, %" PRIu64
-            " of %" PRIu64 " hints used\n",
+    fprintf(out, "  from disk a token: %.1f MB needed, %.1f MB read; %.1f %% of %" PRIu64 " experts found\n",
             (double)p->bytes_needed / 1e6 / n, (double)p->bytes_read / 1e6 / n,
-            wants ? 100.0 * (double)(p->n_hits + p->n_joined) / (double)wants : 0, wants, p->n_hint_hits, p->n_hints);
+            wants ? 100.0 * (double)(p->n_hits + p->n_joined) / (double)wants : 0, wants);
+    if (p->n_hint_hits > 0)
+        fprintf(out, "  hints: %.1f %% used, %.1f %% of what had to be read, begun %.1f ms ahead\n",
+                100.0 * (double)p->n_hint_hits / (double)p->n_hints,
+                100.0 * (double)p->n_hint_hits / (double)(p->n_hint_hits + p->n_misses),
+                (double)p->lead_ns / 1e6 / (double)p->n_hint_hits);
     fprintf(out, "  floors: disk %.3f s (at %.2f GB/s), processor %.3f s (memory alone %.3f s); waited %.3f s\n",
             p->disk_floor_s, disk_figures_rate(&p->ceiling) / 1e9, p->processor_s, p->memory_floor_s,
             (double)p->waited_ns / 1e9);
@@ -158,9 +161,10 @@ static void print_json_phase(FILE *out, const char *name, const struct engine_be
             p->bytes_read, p->bytes_spine);
     fprintf(out,
             ",\"hits\":%" PRIu64 ",\"misses\":%" PRIu64 ",\"joined\":%" PRIu64 ",\"hints\":%" PRIu64
-            ",\"hint_hits\":%" PRIu64 ",\"disk_bytes_per_second\":%.0f,\"disk_floor_seconds\":%.6f"
+            ",\"hint_hits\":%" PRIu64 ",\"lead_ns\":%" PRId64
+            ",\"disk_bytes_per_second\":%.0f,\"disk_floor_seconds\":%.6f"
             ",\"memory_floor_seconds\":%.6f,\"processor_seconds\":%.6f,\"over_floor\":%.4f,\"disk_share\":%.4f}",
-            p->n_hits, p->n_misses, p->n_joined, p->n_hints, p->n_hint_hits, disk_figures_rate(&p->ceiling),
+            p->n_hits, p->n_misses, p->n_joined, p->n_hints, p->n_hint_hits, p->lead_ns, disk_figures_rate(&p->ceiling),
             p->disk_floor_s, p->memory_floor_s, p->processor_s, p->over_floor, p->disk_share);
 }
 

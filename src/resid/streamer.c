@@ -35,6 +35,8 @@ struct streamer {
     uint32_t n_entries, n_left; /* n_left: not yet handed out */
     uint32_t *hints;            /* [n_experts] keys that were hinted at, in order, and how far they were begun */
     uint32_t n_hints, n_sure_hints, next_hint;
+    int64_t *hinted_ns; /* [n_experts] when a hint's read of this layer began, 0: none did */
+    uint32_t hinted_layer;
     uint32_t *preload; /* keys to be loaded when there is nothing else to do */
     uint32_t n_preload, next_preload;
     uint32_t layer;
@@ -76,6 +78,18 @@ static bool absorb(struct streamer *s, bool wait)
     return event != SLOTS_QUIET;
 }
 
+static enum slots_answer ask_for(struct streamer *s, struct entry *e, enum read_priority priority)
+{
+    const struct slots_stats *stats = slots_stats(s->slots);
+    uint32_t n_experts = s->inventory->config->n_experts;
+    uint64_t n_hint_hits = stats->n_hint_hits;
+    enum slots_answer answer = slots_want(s->slots, e->key, priority, &e->slot);
+    bool was_hinted = stats->n_hint_hits > n_hint_hits && e->key / n_experts == s->hinted_layer;
+    if (was_hinted && s->hinted_ns[e->key % n_experts] > 0)
+        s->stats.lead_ns += clock_now_ns(s->with.clock) - s->hinted_ns[e->key % n_experts];
+    return answer;
+}
+
 /* Starts misses, in ascending order, until there is no room. */
 static void start_misses(struct streamer *s)
 {
@@ -83,10 +97,18 @@ static void start_misses(struct streamer *s)
         struct entry *e = &s->entries[i];
         if (e->state != ENTRY_WAITING) continue;
         enum read_priority priority = i < DEMAND_MAX ? READ_DEMAND : READ_SWEEP;
-        enum slots_answer answer = slots_want(s->slots, e->key, priority, &e->slot);
+        enum slots_answer answer = ask_for(s, e, priority);
         if (answer == SLOTS_NO_ROOM) return;
         e->state = answer == SLOTS_HIT ? ENTRY_READY : ENTRY_COMING;
     }
+}
+
+static void start_hint(struct streamer *s, uint32_t key, bool is_sure)
+{
+    uint64_t n_hints = slots_stats(s->slots)->n_hints;
+    slots_hint(s->slots, key, is_sure ? READ_HINT : READ_GUESS);
+    if (slots_stats(s->slots)->n_hints > n_hints)
+        s->hinted_ns[key % s->inventory->config->n_experts] = clock_now_ns(s->with.clock);
 }
 
 /* Hints wait until everything that is wanted has been begun and taken up by the device; those that are not sure, until
@@ -98,7 +120,7 @@ static void start_hints(struct streamer *s)
     for (; s->next_hint < s->n_hints; s->next_hint++) {
         bool is_sure = s->next_hint < s->n_sure_hints;
         if (!(is_sure ? slots_hint_room(s->slots) : slots_are_idle(s->slots))) return;
-        slots_hint(s->slots, s->hints[s->next_hint], is_sure ? READ_HINT : READ_GUESS);
+        start_hint(s, s->hints[s->next_hint], is_sure);
     }
     for (; s->next_preload < s->n_preload; s->next_preload++) {
         if (!slots_hint_room(s->slots)) return;
@@ -156,7 +178,7 @@ static bool want(struct weights *weights, uint32_t layer, const uint32_t *ids, s
     for (size_t i = 0; i < n; i++) {
         struct entry *e = &s->entries[i];
         if (!slots_has(s->slots, e->key)) continue;
-        enum slots_answer answer = slots_want(s->slots, e->key, READ_DEMAND, &e->slot);
+        enum slots_answer answer = ask_for(s, e, READ_DEMAND);
         ASSERT(answer == SLOTS_HIT);
         e->state = ENTRY_READY;
         n_hits++;
@@ -265,7 +287,10 @@ static void hint(struct weights *weights, uint32_t layer, const uint32_t *ids, s
 {
     struct streamer *s = streamer_of(weights);
     if (!s->inventory->layers[layer].experts) return;
-    ASSERT(n <= s->inventory->config->n_experts);
+    uint32_t n_experts = s->inventory->config->n_experts;
+    ASSERT(n <= n_experts);
+    if (layer != s->hinted_layer) memset(s->hinted_ns, 0, n_experts * sizeof *s->hinted_ns);
+    s->hinted_layer = layer;
     for (size_t i = 0; i < n; i++) s->hints[i] = slots_key(s->slots, layer, ids[i]);
     s->n_hints = (uint32_t)n;
     s->n_sure_hints = (uint32_t)n_sure;
@@ -385,6 +410,8 @@ bool streamer_new(struct weights **out, struct alloc *alloc, const struct stream
     if (!s->keys) goto fail;
     s->hints = alloc_get_array(alloc, inventory->config->n_experts, sizeof *s->hints, err);
     if (!s->hints) goto fail;
+    s->hinted_ns = alloc_get_array(alloc, inventory->config->n_experts, sizeof *s->hinted_ns, err);
+    if (!s->hinted_ns) goto fail;
     if (!make_embedding(s, err)) goto fail;
     if (!slots_new(&s->slots, alloc, &settings->slots, err)) goto fail;
     *out = &s->weights;
@@ -416,6 +443,7 @@ void streamer_free(struct weights *weights)
     alloc_put(s->alloc, s->kept_rows);
     alloc_put(s->alloc, s->row);
     alloc_put(s->alloc, s->preload);
+    alloc_put(s->alloc, s->hinted_ns);
     alloc_put(s->alloc, s->hints);
     alloc_put(s->alloc, s->keys);
     alloc_put(s->alloc, s->entries);

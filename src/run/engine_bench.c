@@ -93,6 +93,7 @@ static void add_round(struct bench *b, struct engine_bench_phase *p, const struc
     p->n_misses += to.slots.n_misses - from->slots.n_misses;
     p->n_joined += to.slots.n_joined - from->slots.n_joined;
     p->n_hints += to.slots.n_hints - from->slots.n_hints;
+    p->lead_ns += to.streamer.lead_ns - from->streamer.lead_ns;
     p->n_hint_hits += to.slots.n_hint_hits - from->slots.n_hint_hits;
 }
 

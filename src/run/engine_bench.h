@@ -20,6 +20,7 @@ struct engine_bench_phase {
     uint64_t bytes_read;   /* from the disk, also in vain */
     uint64_t bytes_spine;  /* that all passes together had to read from memory besides */
     uint64_t n_hits, n_misses, n_joined, n_hints, n_hint_hits;
+    int64_t lead_ns;             /* of the hints that were used, together */
     struct disk_figures ceiling; /* of the disk, around and between the rounds */
     double disk_floor_s;         /* bytes_needed at the disk's ceiling */
     double memory_floor_s;       /* bytes_wanted and bytes_spine at the memory's ceiling; a prompt's passes once each */
