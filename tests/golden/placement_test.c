@@ -2,6 +2,7 @@
  * streamed through any number of slots, policy, device, order of passes and number of threads. */
 #include "resid/streamed.h"
 #include "support/check.h"
+#include "support/temp_folder.h"
 #include "support/tiny_model.h"
 
 #include <stdlib.h>
@@ -11,7 +12,20 @@ enum { TOKENS = 40 };
 static const char model_dir[] = "models/demo";
 static struct tiny_model model;
 static uint32_t tokens[TOKENS];
-static float *truth[2], *logits; /* [TOKENS][vocab]; the first by numerics */
+static float *truth[2], *logits;  /* [TOKENS][vocab]; the first by numerics */
+static struct temp_folder mirror; /* copies of the model's shards */
+
+static void make_mirror(void)
+{
+    temp_folder_make(&mirror);
+    for (uint32_t i = 0; i < model.catalogue.n_shards; i++) {
+        const char *path = model.catalogue.shards[i].file.path;
+        size_t bytes;
+        unsigned char *data = take_file(path, &bytes);
+        put_file(temp_path(&mirror, strrchr(path, '/') + 1), data, bytes);
+        free(data);
+    }
+}
 
 static void run(float *out, enum numerics numerics, unsigned n_threads, size_t chunk, bool foresees)
 {
@@ -30,6 +44,7 @@ static int open_model_and_truth(void **state)
 {
     (void)state;
     tiny_model_open(&model, model_dir);
+    make_mirror();
     for (uint32_t i = 0; i < TOKENS; i++) tokens[i] = (i * 2654435761u >> 7) % model.config.vocab;
     size_t n = (size_t)TOKENS * model.config.vocab;
     logits = calloc(n, sizeof *logits);
@@ -44,6 +59,7 @@ static int open_model_and_truth(void **state)
 static int close_model_and_truth(void **state)
 {
     (void)state;
+    temp_folder_remove(&mirror);
     free(truth[0]);
     free(truth[1]);
     free(logits);
@@ -61,7 +77,7 @@ static bool make_pool(void *context, struct aio **aio, struct alloc *alloc, unsi
 /* What varies from one placement to the next. */
 struct placement {
     double share; /* of the experts */
-    bool pool, prefetch;
+    bool pool, prefetch, is_mirrored;
     unsigned number;
 };
 
@@ -84,6 +100,9 @@ static void check_placement(const struct placement *at)
     settings.policy = policy_kind_at(at->number % policy_count()).name;
     settings.direct = at->number % 3 == 0 ? DIRECT_AUTO : at->number % 3 == 1 ? DIRECT_ON : DIRECT_OFF;
     if (at->pool) settings.device.make = make_pool;
+    const char *const mirrors[] = {mirror.path};
+    settings.mirrors = mirrors;
+    settings.n_mirrors = at->is_mirrored;
     if (!streamed_open(&streamed, &model.alloc, &model.inventory, &settings, &err)) fail_msg("%s", err.text);
     model.weights = streamed_weights(streamed);
     for (int pass = 0; pass < 2; pass++) { /* with nothing in memory, and with what is left */
@@ -94,10 +113,11 @@ static void check_placement(const struct placement *at)
         assert_memory_equal(logits, truth[numerics], (size_t)TOKENS * model.config.vocab * sizeof *logits);
     }
     const struct slots_stats *stats = slots_stats(streamed_slots(streamed));
-    printf("%3.0f %% in %u slots, %s, %s, %s%s: %d hits, %d misses, %d hints, %d evictions\n", 100 * at->share,
+    printf("%3.0f %% in %u slots, %s, %s, %s%s%s: %d hits, %d misses, %d hints, %d evictions\n", 100 * at->share,
            stats->n_slots, settings.policy, reader_device(streamed_reader(streamed)),
-           streamed_is_direct(streamed) ? "direct" : "buffered", at->prefetch ? ", prefetch" : "", (int)stats->n_hits,
-           (int)stats->n_misses, (int)stats->n_hints, (int)stats->n_evictions);
+           streamed_is_direct(streamed) ? "direct" : "buffered", at->prefetch ? ", prefetch" : "",
+           at->is_mirrored ? ", mirrored" : "", (int)stats->n_hits, (int)stats->n_misses, (int)stats->n_hints,
+           (int)stats->n_evictions);
     assert_int_equal(stats->n_leased, 0);
     assert_true(stats->n_misses > 0);
     if (at->share < 0.3) assert_true(stats->n_evictions > 100); /* or it would not have streamed */
@@ -108,7 +128,8 @@ static void same_for_any_placement(void **state)
 {
     (void)state;
     static const double shares[] = {0.02, 0.05, 0.10, 0.50, 1};
-    for (unsigned i = 0; i < 20; i++) check_placement(&(struct placement){shares[i / 4], i & 1, i & 2, i});
+    for (unsigned i = 0; i < 40; i++)
+        check_placement(&(struct placement){shares[i / 8], i & 1, (i & 2) != 0, (i & 4) != 0, i});
 }
 
 static void a_missing_policy_or_allocation_leaves_nothing(void **state)

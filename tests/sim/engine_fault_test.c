@@ -297,6 +297,106 @@ static void a_shard_that_is_replaced_is_the_end_of_the_model(void **state)
     bench_close(&b);
 }
 
+static bool replace_in_the_pass(void *context, uint32_t layer)
+{
+    const char *path = context;
+    size_t bytes;
+    if (layer != 1) return true;
+    unsigned char *data = take_file(path, &bytes);
+    const char *other = temp_path(&folder, "other.tmp");
+    put_file(other, data, bytes);
+    free(data);
+    if (rename(other, path) != 0) fail_msg("%s: cannot be replaced", path);
+    return true;
+}
+
+/* What is open stays readable, so this pass may end well; the next ones may not. */
+static void a_shard_that_is_replaced_in_the_middle_of_a_pass_too(void **state)
+{
+    (void)state;
+    struct engine_settings settings = settings_for(NULL);
+    struct bench b;
+    struct err err;
+    bench_open(&b, &settings, file_system_real());
+    const char *path = engine_inventory(b.engine)->catalogue->shards[an_expert(&b)->shard].file.path;
+    forward_set_poll(engine_forward(b.engine), replace_in_the_pass, (void *)(uintptr_t)path);
+    if (feed_one(&b, &err)) assert_memory_equal(b.session.logits, truth[0], sizeof truth[0]);
+    forward_set_poll(engine_forward(b.engine), NULL, NULL);
+    static const char *const words[] = {".safetensors", "deleted or replaced", NULL};
+    assert_over(&b, words);
+    bench_close(&b);
+}
+
+/* The MTP layer's passes are passes: they look at the files and keep the budget. */
+static void passes_of_the_mtp_layer_are_looked_after(void **state)
+{
+    (void)state;
+    struct engine_settings settings = settings_for(NULL);
+    settings.experts_resident = 1; /* slots enough that some can go back */
+    struct bench b;
+    struct err err = {0};
+    bench_open(&b, &settings, file_system_real());
+    assert_int_equal(engine_inventory(b.engine)->mtp, CAPABILITY_PRESENT);
+    if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+    const float *hidden = forward_final(engine_forward(b.engine), 0);
+    const struct forward_mtp_row row = {.kv = &b.session.kv, .token = tokens[1], .position = 0, .hidden = hidden};
+    streamed_set_budget(engine_streamed(b.engine), 1);
+    uint64_t n_shrinks = streamed_guard(engine_streamed(b.engine))->n_shrinks;
+    if (!engine_mtp(b.engine, &row, 1, &err)) fail_msg("%s", err.text);
+    assert_int_equal(b.session.kv.n_mtp_rows, 1);
+    assert_true(streamed_guard(engine_streamed(b.engine))->n_shrinks > n_shrinks);
+    const char *path = engine_inventory(b.engine)->catalogue->shards[an_expert(&b)->shard].file.path;
+    if (truncate(path, 4096) != 0) fail_msg("%s: cannot be cut", path);
+    session_rewind(&b.session, 0);
+    int n = 0;
+    while (n < 64 && engine_mtp(b.engine, &row, 1, &err)) {
+        b.session.kv.n_mtp_rows = 0;
+        n++;
+    }
+    printf("after %d more: %s\n", n, err.text);
+    assert_int_equal(err.kind, ERR_DATA);
+    assert_non_null(strstr(err.text, "changed while in use"));
+    static const char *const words[] = {".safetensors", "changed while in use", NULL};
+    assert_over(&b, words);
+    bench_close(&b);
+    write_model();
+}
+
+/* A crash loses at most what the last few minutes added to the history. */
+static void the_history_is_written_while_the_model_is_open(void **state)
+{
+    (void)state;
+    struct temp_folder histories;
+    struct sick_device device = {.to = UINT64_MAX};
+    struct engine_settings settings = settings_for(&device);
+    struct bench b;
+    struct err err;
+    char path[512], note[STREAMED_NOTE_MAX];
+    temp_folder_make(&histories);
+    settings.streamed.usage_folder = histories.path;
+    bench_open(&b, &settings, file_system_real());
+    const uint8_t *identity = engine_inventory(b.engine)->catalogue->identity;
+    int n = snprintf(path, sizeof path, "%s/usage-", histories.path);
+    for (int i = 0; i < 8; i++) n += snprintf(path + n, sizeof path - (size_t)n, "%02x", identity[i]);
+    if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+    assert_false(file_exists(path));
+    clock_sleep_ns(clock_simulated(&device.clock), INT64_C(301000000000));
+    if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+    assert_true(file_exists(path));
+    assert_false(streamed_take_note(engine_streamed(b.engine), note));
+
+    temp_folder_remove(&histories); /* nowhere to write any more: told once, and no reason to stop */
+    for (int i = 0; i < 3; i++) {
+        clock_sleep_ns(clock_simulated(&device.clock), INT64_C(301000000000));
+        if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+        assert_int_equal(streamed_take_note(engine_streamed(b.engine), note), i == 0);
+    }
+    printf("%s\n", note);
+    assert_non_null(strstr(note, "will not be remembered"));
+    feed_the_rest(&b);
+    bench_close(&b);
+}
+
 /* --- mirrors --- */
 
 static void copy_model(const struct temp_folder *to)
@@ -479,6 +579,29 @@ static void without_direct_reads_the_page_cache_serves(void **state)
     bench_close(&b);
 }
 
+/* The same on the real thing, where there is one: a file system in memory. */
+static void a_model_in_memory_runs_too(void **state)
+{
+    (void)state;
+    char in_memory[] = "/dev/shm/weir-test-XXXXXX";
+    if (!mkdtemp(in_memory)) {
+        printf("no file system in memory here\n");
+        skip();
+    }
+    struct temp_folder there = {0};
+    snprintf(there.path, sizeof there.path, "%s", in_memory);
+    copy_model(&there);
+    struct engine_settings settings = settings_for(NULL);
+    struct bench b;
+    settings.model_dir = there.path;
+    settings.streamed.direct = DIRECT_ON;
+    bench_open(&b, &settings, file_system_real());
+    printf("this kernel's tmpfs has %sdirect reads\n", streamed_is_direct(engine_streamed(b.engine)) ? "" : "no ");
+    feed_the_rest(&b);
+    bench_close(&b);
+    temp_folder_remove(&there);
+}
+
 /* Every file that is opened may be the one too many. */
 static void a_full_file_table_is_an_error_that_leaves_nothing(void **state)
 {
@@ -503,16 +626,35 @@ static void a_full_file_table_is_an_error_that_leaves_nothing(void **state)
     assert_true(n_failed > 20);
 }
 
+/* With room for 3, 4, 5 ... files: too few are named as such, and from some number on the model opens and runs, also
+ * when the table is full as soon as it is open. */
 static int runs_in_a_full_table(void)
 {
-    struct alloc alloc = {0};
-    struct err err = {0};
-    struct engine *engine;
-    struct engine_settings settings = settings_for(NULL);
-    struct rlimit limit = {12, 12};
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
-    if (engine_open(&engine, &alloc, file_system_real(), &settings, &err)) return 0; /* fewer files than that */
-    return err.kind != ERR_IO || !strstr(err.text, "Too many open files") || alloc.live != 0 ? 2 : 0;
+    for (rlim_t n = 3; n < 200; n++) {
+        struct alloc alloc = {0};
+        struct err err = {0};
+        struct engine *engine;
+        struct session session;
+        struct engine_settings settings = settings_for(NULL);
+        struct rlimit limit = {n, 200};
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+        if (!engine_open(&engine, &alloc, file_system_real(), &settings, &err)) {
+            if (err.kind != ERR_IO || !strstr(err.text, "Too many open files") || alloc.live != 0) return 2;
+            continue;
+        }
+        if (n == 3) return 3; /* or nothing was limited */
+        limit.rlim_cur = 0;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 4;
+        session_init(&session, engine);
+        for (uint32_t i = 0; i < TOKENS; i++) {
+            if (!session_feed(&session, tokens + i, 1, NULL, NULL, &err)) return 5;
+            if (memcmp(session.logits, truth[i], sizeof truth[i]) != 0) return 6;
+        }
+        session_fini(&session);
+        engine_close(engine);
+        return alloc.live == 0 ? 0 : 7;
+    }
+    return 8;
 }
 
 static void a_real_limit_on_files_is_named(void **state)
@@ -569,10 +711,14 @@ int main(void)
         cmocka_unit_test(a_shard_that_is_cut_is_the_end_of_the_model),
         cmocka_unit_test(a_shard_that_is_cut_in_the_middle_of_a_pass_too),
         cmocka_unit_test(a_shard_that_is_replaced_is_the_end_of_the_model),
+        cmocka_unit_test(a_shard_that_is_replaced_in_the_middle_of_a_pass_too),
+        cmocka_unit_test(passes_of_the_mtp_layer_are_looked_after),
+        cmocka_unit_test(the_history_is_written_while_the_model_is_open),
         cmocka_unit_test(a_mirror_shares_the_reads_and_may_fail),
         cmocka_unit_test(what_is_no_copy_is_refused),
         cmocka_unit_test(io_uring_may_be_refused),
         cmocka_unit_test(without_direct_reads_the_page_cache_serves),
+        cmocka_unit_test(a_model_in_memory_runs_too),
         cmocka_unit_test(a_full_file_table_is_an_error_that_leaves_nothing),
         cmocka_unit_test(a_real_limit_on_files_is_named),
         cmocka_unit_test(ten_thousand_evictions_leave_memory_as_it_was),
