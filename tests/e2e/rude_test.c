@@ -788,14 +788,28 @@ static bool is_in(enum phase phase)
     return false;
 }
 
+static uint64_t count_done(const struct service_stats *s)
+{
+    uint64_t n = 0;
+    for (int reason = 0; reason <= STOP_ERROR; reason++) n += s->scheduler.n_done[reason];
+    return n;
+}
+
+/* Whether an answer has come to an end since then, or none is left. Both are told together, at the end of a pass. */
+static bool has_changed(uint64_t n_done)
+{
+    struct service_stats s = stats();
+    return count_done(&s) != n_done || s.scheduler.n_running + s.scheduler.n_waiting == 0;
+}
+
 /* A client leaves. How long it took until its work was given up, in ms; negative: it had come to its end by itself. */
 static int64_t time_departure(int fd, int how)
 {
-    uint64_t before = cancelled();
+    struct service_stats s = stats();
+    uint64_t before = s.scheduler.n_done[STOP_CANCELLED], n_done = count_done(&s);
     int64_t start = now_ms();
-    uint32_t n_open = stats().n_open;
     leave(fd, how);
-    while (cancelled() == before && stats().n_open >= n_open) {
+    while (!has_changed(n_done)) {
         if (now_ms() > start + DEADLINE_MS) fail_msg("nobody notices");
         clock_sleep_ns(clock_real(), 1000000);
     }

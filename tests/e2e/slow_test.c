@@ -21,7 +21,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 
-enum { APIS = 4, IDLE_S = 5, PREFILL_S = 120, DEADLINE_MS = 30000, READ_MS = 100, WORDS = 300 };
+enum { APIS = 4, IDLE_S = 5, PREFILL_S = 120, DEADLINE_MS = 30000, READ_MS = 100, WORDS = 300, WORDS_TRUE = 900 };
 
 static struct demo_server demo;
 static bool is_true;
@@ -114,7 +114,7 @@ static const struct clock_ops our_clock = {.now_ns = our_now, .sleep_ns = our_sl
 struct listener {
     const char *path;
     int fd;
-    char text[1 << 16]; /* what came, since it was last looked at */
+    char text[1 << 18]; /* what came, since it was last looked at */
     size_t n;
     uint64_t n_events;
     int64_t longest_ns, first_ns; /* between two events; until the first token */
@@ -128,7 +128,8 @@ static int64_t now_ns(void)
 
 static void ask(struct listener *l, const char *path)
 {
-    size_t room = WORDS * 4 + 512, n;
+    int n_words = is_true ? WORDS_TRUE : WORDS;
+    size_t room = (size_t)n_words * 4 + 512, n;
     char *json = malloc(room);
     l->path = path;
     n = (size_t)snprintf(json, room, "{\"stream\":true,\"%s\":8,",
@@ -138,7 +139,7 @@ static void ask(struct listener *l, const char *path)
                           strstr(path, "responses") ? "\"input\":\""
                           : is_text                 ? "\"prompt\":\""
                                                     : "\"messages\":[{\"role\":\"user\",\"content\":\"");
-    for (int i = 0; i < WORDS; i++) n += (size_t)snprintf(json + n, room - n, "%d ", (i * 7) % 10);
+    for (int i = 0; i < n_words; i++) n += (size_t)snprintf(json + n, room - n, "%d ", (i * 7) % 10);
     snprintf(json + n, room - n, "%s", is_text ? "\"}" : "\"}]}");
     l->fd = client_connect(demo.port);
     client_post(l->fd, path, json, "Connection: close\r\n");
