@@ -41,7 +41,7 @@ done
 
 failed=0
 for script in clients vercel structured; do
-    timeout 60 node "$packages/$script.mjs" "$(head -n 1 "$work/out")" || { echo "FAIL: $script"; failed=1; }
+    timeout 100 node "$packages/$script.mjs" "$(head -n 1 "$work/out")" || { echo "FAIL: $script"; failed=1; }
 done
 kill $server
 wait $server || { echo "FAIL: the server ended with $?"; failed=1; }
