@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define STATE_SUFFIX ".weirkv"
 #define TEXT_BYTES_MAX (UINT64_C(1) << 30)
 
 struct chatting {
@@ -170,11 +171,51 @@ static bool slash_think(struct chatting *c, const char *text, struct err *err)
     return true;
 }
 
+/* Of the file that stands beside the messages; the caller gives it back. */
+static char *state_path(const struct chatting *c, const char *path, struct err *err)
+{
+    size_t bytes = strlen(path) + sizeof STATE_SUFFIX;
+    char *out = alloc_get(c->context->alloc, bytes, err);
+    if (out) snprintf(out, bytes, "%s" STATE_SUFFIX, path);
+    return out;
+}
+
+/* The messages are what counts. What the model knows of them only spares reading them again. */
 static bool slash_save(struct chatting *c, const char *text, struct err *err)
 {
+    FILE *log = c->context->log;
+    struct weir_error why = {0};
+    size_t n = 0;
     if (!*text) return err_set(err, ERR_USER, "/save needs the name of a file");
     if (!conversation_save(&c->conversation, write_system_real(), text, err)) return false;
-    fprintf(c->context->log, "%zu messages saved to %s\n", conversation_length(&c->conversation), text);
+    fprintf(log, "%zu messages saved to %s\n", conversation_length(&c->conversation), text);
+    if (weir_session_tokens(c->session) == 0) return true;
+    char *path = state_path(c, text, err);
+    if (!path) return false;
+    if (weir_session_save(c->session, path, &n, &why) == WEIR_OK)
+        fprintf(log, "the state of %zu tokens saved to %s\n", n, path);
+    else
+        fprintf(log, "weir: %s; the messages are safe, and would be read again\n", why.text);
+    alloc_put(c->context->alloc, path);
+    return true;
+}
+
+static bool load_state(struct chatting *c, const char *text, struct err *err)
+{
+    FILE *log = c->context->log;
+    struct file file;
+    struct err absent;
+    struct weir_error why = {0};
+    size_t n = 0;
+    char *path = state_path(c, text, err);
+    if (!path) return false;
+    bool is_there = file_open(&file, c->context->alloc, c->context->fs, path, &absent);
+    if (is_there) file_close(&file);
+    if (is_there && weir_session_restore(c->session, path, &n, &why) == WEIR_OK)
+        fprintf(log, "the state of %zu tokens loaded from %s\n", n, path);
+    else if (is_there)
+        fprintf(log, "weir: %s; the conversation is read again\n", why.text);
+    alloc_put(c->context->alloc, path);
     return true;
 }
 
@@ -183,7 +224,7 @@ static bool slash_load(struct chatting *c, const char *text, struct err *err)
     if (!*text) return err_set(err, ERR_USER, "/load needs the name of a file");
     if (!conversation_load(&c->conversation, c->model, c->context->fs, text, err)) return false;
     fprintf(c->context->log, "%zu messages loaded from %s\n", conversation_length(&c->conversation), text);
-    return true;
+    return load_state(c, text, err);
 }
 
 static bool slash_stats(struct chatting *c, const char *text, struct err *err)
@@ -230,7 +271,7 @@ static const struct slash {
     {"help", "", "this list", slash_help},
     {"system", "[TEXT]", "show the system message, or set it; - takes it away", slash_system},
     {"think", "[on|off|high|max]", "let the model reason before it answers, and how much", slash_think},
-    {"save", "FILE", "write the conversation to FILE", slash_save},
+    {"save", "FILE", "write the conversation to FILE, and its state beside it", slash_save},
     {"load", "FILE", "go on with the conversation in FILE", slash_load},
     {"stats", "", "tokens read, reused and written, and how fast", slash_stats},
     {"reset", "", "start a new conversation; the system message stays", slash_reset},

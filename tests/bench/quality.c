@@ -1,5 +1,5 @@
 /* usage: quality MODEL...
- * MODEL is a folder; with @int8 behind it, it is run with those numerics.
+ * MODEL is a folder; with @int8 behind it, it is run with those numerics, with @f16 or @q8 its rows are stored so.
  * How well models of the demo's family do on its held-out documents (tests/fixtures/demo): one table in Markdown, with
  * a column for each folder. It takes a minute or two for each. docs/QUALITY.md says what the rows mean. */
 #include "fmt/json_doc.h"
@@ -36,6 +36,7 @@ struct column {
     const char *name;
     char dir[1024];
     enum numerics numerics;
+    enum kv_storage kv;
     struct loss all[KINDS], replies[KINDS];
     double apart; /* the largest difference of a document's loss per token from the recorded one */
     struct share needle, recall, call, observation, json_valid, json_equal, repeated;
@@ -269,6 +270,7 @@ static void evaluate(struct column *column)
     struct err err = {0};
     struct engine_settings settings = engine_settings_default(column->dir);
     settings.numerics = column->numerics;
+    settings.kv_storage = column->kv;
     s = (struct subject){.column = column};
     stop_if(!engine_open(&s.engine, &s.alloc, file_system_real(), &settings, &err), column->dir, &err);
     stop_if(!text_model_open(&s.model, &s.alloc, file_system_real(), column->dir, engine_config(s.engine), &err),
@@ -303,14 +305,21 @@ static void print_shares(const char *what, const struct column *columns, size_t 
     printf("\n");
 }
 
+/* MODEL, MODEL@int8 for other numerics, MODEL@f16 or MODEL@q8 for another storage of rows. */
 static void name_column(struct column *column, const char *name)
 {
-    static const char int8[] = "@int8";
-    size_t n = strlen(name), end = sizeof int8 - 1;
-    bool is_int8 = n > end && strcmp(name + n - end, int8) == 0;
+    const char *how = strrchr(name, '@');
+    bool is_storage = false;
     column->name = name;
+    for (enum kv_storage storage = 0; how && storage < KV_STORAGES; storage++)
+        if (strcmp(how + 1, kv_codec_of(storage)->name) == 0) {
+            column->kv = storage;
+            is_storage = true;
+        }
+    bool is_int8 = how && strcmp(how + 1, "int8") == 0;
     column->numerics = is_int8 ? NUMERICS_INT8 : NUMERICS_EXACT;
-    snprintf(column->dir, sizeof column->dir, "%.*s", (int)(is_int8 ? n - end : n), name);
+    snprintf(column->dir, sizeof column->dir, "%.*s", (int)(is_int8 || is_storage ? how - name : (long)strlen(name)),
+             name);
 }
 
 int main(int argc, char **argv)

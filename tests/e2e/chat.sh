@@ -65,9 +65,10 @@ zero='--temperature 0'
     expect 'load in another process' 0 '^Your name is Robert\.$' .
     "$weir" template $demo --json <"$work/a.json" | grep -q 'My name is Robert' ||
         { failed=$((failed + 1)); echo 'FAIL: template does not read what chat saves'; }
+    cp "$work/a.json" "$work/e.json" # messages without a state beside them
     # what a conversation computed is found on disk by the next process, which loads its messages and reads what is new
     for first in yes no; do
-        typed '/load '"$work"'/a.json\nWhat is my name?\n/stats\n' $demo $zero --ssd-cache "$work/states"
+        typed '/load '"$work"'/e.json\nWhat is my name?\n/stats\n' $demo $zero --ssd-cache "$work/states"
         if [ $first = yes ]; then
             expect 'a cache on disk' 0 '^Your name is Robert\.$' '^last answer: [1-9][0-9] prompt tokens read '
         else
@@ -75,6 +76,16 @@ zero='--temperature 0'
         fi
     done
     [ -n "$(ls "$work/states")" ] || { failed=$((failed + 1)); echo 'FAIL: nothing is on disk'; }
+    typed '/load '"$work"'/a.json\nWhat is my name?\n/stats\n' $demo $zero
+    expect 'a state is loaded, and only what is new is read' 0 '^Your name is Robert\.$' \
+        '^the state of 2[0-9] tokens loaded from' '^all 1 answers: 9 prompt tokens read .*, 22 reused'
+    cp "$work/a.json" "$work/d.json"
+    { head -c 3000 "$work/a.json.weirkv"; printf X; tail -c +3002 "$work/a.json.weirkv"; } >"$work/d.json.weirkv"
+    typed '/load '"$work"'/d.json\nWhat is my name?\n/stats\n' $demo $zero
+    expect 'a damaged state is refused, and the conversation goes on' 0 '^Your name is Robert\.$' \
+        '^weir: .*d.json.weirkv: damaged at offset .*; the conversation is read again' ', 0 reused'
+    typed '/load '"$work"'/a.json\nWhat is my name?\n' $demo $zero --kv f16
+    expect 'a state of another storage is refused' 0 '^Your name is Robert\.$' 'was made with other --numerics or --kv'
     echo '[{"role": "user", "content": "My name is Robert."}, {"role": "assistant", "content": "Noted."}]' >"$work/b.json"
     typed '/load '"$work"'/b.json\nWhat is my name?\n' $demo $zero
     expect 'a bare array' 0 '^Your name is Robert\.$' .

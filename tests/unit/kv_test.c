@@ -176,6 +176,57 @@ static void bytes_keep_within_half_a_step(void **state)
     free(packed);
 }
 
+/* Bytes of a row of n floats, by the description of each storage. */
+static uint64_t bytes_by_hand(enum kv_storage storage, uint64_t n)
+{
+    if (storage == KV_STORAGE_F32) return n * 4;
+    if (storage == KV_STORAGE_F16) return n * 2;
+    return n + (n + KV_Q8_GROUP - 1) / KV_Q8_GROUP * 4;
+}
+
+/* What plan and admission count, a cache line to begin on included, is what the allocator gave, for every storage and
+ * any length. */
+static void bytes_are_counted_exactly(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = {1, 63, 64, 65, 128, 1000};
+    for (enum kv_storage storage = 0; storage < KV_STORAGES; storage++)
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            struct alloc alloc = {0};
+            struct kv_pool pool = pool_of(&alloc, storage, UINT32_MAX);
+            struct kv kv;
+            uint64_t row = 4 * bytes_by_hand(storage, 26) + 2 * bytes_by_hand(storage, 14); /* MTP layer included */
+            uint32_t n_blocks = (lengths[i] + 63) / 64;
+            kv_init(&kv, &pool);
+            write_rows(&kv, 0, lengths[i], 1);
+            assert_int_equal(pool.layout.block_bytes, 64 * row);
+            assert_int_equal(pool.n_blocks, n_blocks);
+            assert_int_equal(atomic_load(&alloc.live_bytes), n_blocks * (64 * row + 64 + sizeof(struct kv_block)) +
+                                                                 kv.n_room * sizeof(struct kv_block *));
+            assert_int_equal(kv_bytes_for(&pool.layout, lengths[i]),
+                             n_blocks * (64 * row + 64 + sizeof(struct kv_block) + sizeof(struct kv_block *)));
+            kv_fini(&kv);
+            kv_pool_fini(&pool);
+            assert_int_equal(alloc.live_bytes, 0);
+        }
+}
+
+/* GLM-5.2: 78 layers of 576 floats, keys of 128 floats in 21 of them, and the MTP layer's row without a key. */
+static void a_token_of_the_full_model_takes_so_much(void **state)
+{
+    (void)state;
+    static const uint64_t bytes[KV_STORAGES] = {79 * 2304 + 21 * 512, 79 * 1152 + 21 * 256, 79 * 612 + 21 * 136};
+    static struct config full = {.n_layers = 78, .kv_rank = 512, .rope_dim = 64, .index_head_dim = 128};
+    for (int i = 0; i < 21; i++) full.is_full[i] = true; /* which ones does not matter here */
+    for (enum kv_storage storage = 0; storage < KV_STORAGES; storage++) {
+        struct kv_layout layout;
+        kv_layout_init(&layout, &full, storage, true, true, false);
+        print_message("%s: %llu bytes a token, %.2f of f32\n", kv_codec_of(storage)->name,
+                      (unsigned long long)layout.block_bytes / 64, (double)layout.block_bytes / 64 / (double)bytes[0]);
+        assert_int_equal(layout.block_bytes, 64 * bytes[storage]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +235,8 @@ int main(void)
         cmocka_unit_test(every_failed_allocation_is_clean),
         cmocka_unit_test(half_is_nearest_and_ties_go_to_even),
         cmocka_unit_test(bytes_keep_within_half_a_step),
+        cmocka_unit_test(bytes_are_counted_exactly),
+        cmocka_unit_test(a_token_of_the_full_model_takes_so_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
