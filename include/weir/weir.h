@@ -275,6 +275,12 @@ struct weir_counters {
     uint64_t state_block_bytes;
     uint64_t n_states_saved, n_states_restored, n_state_failures; /* of the cache on disk */
     uint64_t peak_memory_bytes;                                   /* of the whole process */
+    /* Drafts: where they come from (never auto), passes that had some, tokens that a constraint forced and that took no
+     * pass of their own, what making and verifying them added, and what they brought over no drafts: as foreseen pass
+     * by pass, and as it came; below 0: lost. */
+    enum weir_draft draft;
+    uint64_t n_draft_passes, n_forced, n_draft_experts, draft_bytes;
+    int64_t draft_expected_gain_ns, draft_gain_ns;
 };
 /* Set counters->size first. */
 WEIR_API enum weir_status weir_engine_counters(struct weir_engine *engine, struct weir_counters *counters,

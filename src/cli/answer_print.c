@@ -137,6 +137,7 @@ void answer_print_facts(FILE *log, const struct weir_result *r, struct weir_engi
             n_read, (double)r->prompt_ns / 1e9, answer_print_rate(n_read, r->prompt_ns), r->n_generated,
             (double)r->answer_ns / 1e9, answer_print_rate(r->n_generated, r->answer_ns));
     if (r->n_cached) fprintf(log, ", %" PRIu32 " reused", r->n_cached);
+    if (r->n_drafted) fprintf(log, ", %" PRIu32 " of %" PRIu32 " drafts accepted", r->n_accepted, r->n_drafted);
     print_residency(log, engine);
     fprintf(log, ", peak memory %s, ended by %s\n", units_format_bytes(memory, peak_memory_bytes()),
             weir_reason_name(r->reason));

@@ -168,6 +168,25 @@ static bool add_json_residency(struct buf *out, struct weir_engine *engine, stru
                       c.n_hits, c.n_misses, c.expert_bytes_read, (double)c.expert_wait_ns / 1e9);
 }
 
+static bool add_json_drafts(struct buf *out, const struct generating *g, struct err *err)
+{
+    static const char *const modes[] = {
+        [WEIR_DRAFT_AUTO] = "auto", [WEIR_DRAFT_OFF] = "off", [WEIR_DRAFT_NGRAM] = "ngram", [WEIR_DRAFT_MTP] = "mtp"};
+    struct weir_counters c = {.size = sizeof c};
+    struct weir_error error;
+    const struct weir_result *r = &g->result;
+    if (!library_ok(weir_engine_counters(g->engine, &c, &error), &error, err)) return false;
+    return buf_printf(out, err,
+                      ",\"speculation\":{\"mode\":\"%s\",\"drafted\":%" PRIu32 ",\"accepted\":%" PRIu32
+                      ",\"passes\":%" PRIu32 ",\"tokens_per_pass\":%.4g,\"draft_passes\":%" PRIu64
+                      ",\"forced\":%" PRIu64 ",\"forwards_saved\":%" PRIu64 ",\"added_experts\":%" PRIu64
+                      ",\"added_bytes\":%" PRIu64 ",\"expected_gain_seconds\":%.6f,\"gain_seconds\":%.6f}",
+                      modes[c.draft], r->n_drafted, r->n_accepted, r->n_passes,
+                      r->n_passes ? (double)r->n_generated / r->n_passes : 0, c.n_draft_passes, c.n_forced,
+                      r->n_accepted + c.n_forced, c.n_draft_experts, c.draft_bytes,
+                      (double)c.draft_expected_gain_ns / 1e9, (double)c.draft_gain_ns / 1e9);
+}
+
 static bool print_json(const struct generating *g, struct err *err)
 {
     const struct weir_result *r = &g->result;
@@ -187,7 +206,8 @@ static bool print_json(const struct generating *g, struct err *err)
                     options_word("numerics", s), options_word("kv", s), (double)r->prompt_ns / 1e9,
                     answer_print_rate(r->n_prompt, r->prompt_ns), (double)r->answer_ns / 1e9,
                     answer_print_rate(r->n_generated, r->answer_ns), peak_memory_bytes());
-    ok = ok && add_json_residency(&out, g->engine, err) && buf_add_text(&out, "}\n", err);
+    ok = ok && add_json_residency(&out, g->engine, err) && add_json_drafts(&out, g, err) &&
+         buf_add_text(&out, "}\n", err);
     if (ok) fwrite(out.data, 1, out.bytes, g->context->out);
     buf_fini(&out);
     return ok;

@@ -206,6 +206,21 @@ static void count_streaming(struct weir_counters *c, struct streamed *streamed)
     c->expert_wait_ns = streamed_stats(streamed)->waited_ns;
 }
 
+static void count_drafts(struct weir_counters *c, const struct weir_engine *e, const struct scheduler_stats *stats)
+{
+    static const enum weir_draft kinds[] = {
+        [DRAFT_OFF] = WEIR_DRAFT_OFF, [DRAFT_NGRAM] = WEIR_DRAFT_NGRAM, [DRAFT_MTP] = WEIR_DRAFT_MTP};
+    const struct draft_stats *d = &stats->drafts;
+    struct draft_totals totals = draft_totals(d, scheduler_expert_bytes(e->scheduler));
+    c->draft = kinds[engine_settings_of(e->engine)->drafts.kind];
+    c->n_draft_passes = d->n_passes;
+    c->n_forced = stats->n_forced;
+    c->n_draft_experts = totals.n_experts;
+    c->draft_bytes = totals.bytes;
+    c->draft_expected_gain_ns = (int64_t)d->expected_gain_ns;
+    c->draft_gain_ns = (int64_t)d->gain_ns;
+}
+
 static void count(struct weir_counters *c, const struct weir_engine *e)
 {
     const struct scheduler_stats stats = scheduler_stats(e->scheduler);
@@ -224,6 +239,7 @@ static void count(struct weir_counters *c, const struct weir_engine *e)
         .state_block_bytes = pool->layout.block_bytes,
         .peak_memory_bytes = peak_memory_bytes(),
     };
+    count_drafts(c, e, &stats);
     if (engine_streamed(e->engine)) count_streaming(c, engine_streamed(e->engine));
     if (!e->ssd) return;
     const struct ssd_stats ssd = ssd_cache_stats(e->ssd);

@@ -4,6 +4,7 @@
 #include "run/state_identity.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <time.h>
 
 #define IDLE_NS_MIN INT64_C(100000000)
@@ -77,6 +78,10 @@ void engine_room_publish(struct service *service)
     pthread_mutex_lock(&s->lock);
     s->stats.scheduler = scheduler_stats(s->scheduler);
     s->stats.prefixes = scheduler_prefix_stats(s->scheduler);
+    s->stats.drafts = engine_settings_of(s->engine)->drafts;
+    snprintf(s->stats.no_drafts, sizeof s->stats.no_drafts, "%s", engine_no_drafts(s->engine));
+    s->stats.control = *scheduler_draft_control(s->scheduler);
+    s->stats.expert_bytes = scheduler_expert_bytes(s->scheduler);
     s->stats.has_ssd = s->ssd != NULL;
     if (s->ssd) s->stats.ssd = ssd_cache_stats(s->ssd);
     s->stats.kv_blocks = pool->n_blocks;

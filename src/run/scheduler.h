@@ -48,6 +48,12 @@ struct draft_stats {
     double expected_gain_ns, gain_ns; /* over no drafts: as foreseen pass by pass, and as it came; below 0: lost */
 };
 
+/* Experts and bytes that drafting added: those of the MTP layer, and what verifying wanted more. */
+struct draft_totals {
+    uint64_t n_experts, bytes;
+};
+struct draft_totals draft_totals(const struct draft_stats *stats, uint64_t expert_bytes);
+
 struct scheduler_stats {
     uint64_t n_submitted, n_refused, n_done[STOP_ERROR + 1]; /* by enum stop_reason */
     uint64_t n_passes, n_prompt_tokens, n_cached_tokens, n_generated;
@@ -94,6 +100,9 @@ void scheduler_remember(struct scheduler *scheduler, const struct kv *kv, const 
 bool scheduler_make_room(struct scheduler *scheduler, uint32_t n_tokens);
 
 struct scheduler_stats scheduler_stats(const struct scheduler *scheduler);
+/* Of one expert, in its slot; 0 when none is streamed. */
+uint64_t scheduler_expert_bytes(const struct scheduler *scheduler);
+
 /* What the choice of drafts goes by. */
 const struct draft_control *scheduler_draft_control(const struct scheduler *scheduler);
 struct prefix_stats scheduler_prefix_stats(const struct scheduler *scheduler);

@@ -155,6 +155,19 @@ void drafting_saw_drafts(struct scheduler *s, struct running *r, uint32_t n_came
     if (n_came >= n_certain) draft_control_saw_drafts(&s->control, &r->hits, n_drafts, n_came - n_certain);
 }
 
+struct draft_totals draft_totals(const struct draft_stats *stats, uint64_t expert_bytes)
+{
+    uint64_t verified = stats->n_verify_missed > 0 ? (uint64_t)stats->n_verify_missed : 0;
+    return (struct draft_totals){.n_experts = stats->n_step_missed + verified,
+                                 .bytes = stats->step_bytes + verified * expert_bytes};
+}
+
+uint64_t scheduler_expert_bytes(const struct scheduler *scheduler)
+{
+    const struct plan *plan = engine_plan(scheduler->engine);
+    return plan ? plan->classes.of[0].slot_bytes : 0;
+}
+
 /* --- how many --- */
 
 /* Drafts that a job may have in its next pass: one id always comes without one. */

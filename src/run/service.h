@@ -149,6 +149,10 @@ void ticket_release(struct ticket *ticket);
 struct service_stats {
     struct scheduler_stats scheduler;
     struct prefix_stats prefixes;
+    struct draft_choice drafts; /* as the engine was opened for them */
+    char no_drafts[128];        /* why there are none although they were wished for; else empty */
+    struct draft_control control;
+    uint64_t expert_bytes; /* of one expert in its slot */
     struct ssd_stats ssd;
     struct slots_stats slots;
     struct streamer_stats streamer;

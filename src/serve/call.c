@@ -272,6 +272,7 @@ static void count(struct call *call, const struct service_result *result)
     call->usage.n_passes += result->usage.n_passes;
     call->usage.n_drafted += result->usage.n_drafted;
     call->usage.n_accepted += result->usage.n_accepted;
+    call->usage.n_forced += result->usage.n_forced;
     call->n_reasoning += result->n_reasoning;
     atomic_fetch_add(&counts->n_answers, 1);
     atomic_fetch_add(&counts->n_prompt_tokens, result->usage.n_prompt);

@@ -2,6 +2,7 @@
 #include "serve/small_api.h"
 
 #include "serve/call.h"
+#include "serve/drafts_json.h"
 #include "serve/jot.h"
 #include "serve/own_turns.h"
 #include "serve/responses_store.h"
@@ -88,10 +89,7 @@ static void put_tokens(struct jot *json, struct server *server, const struct num
     jot_put_integer(json, "told", (int64_t)s->n_finishes_told);
     jot_put_integer(json, "held", (int64_t)s->n_finishes_held);
     jot_close(json);
-    jot_put_open(json, "speculation");
-    jot_put_integer(json, "drafted", (int64_t)s->n_drafted);
-    jot_put_integer(json, "accepted", (int64_t)s->n_accepted);
-    jot_close(json);
+    drafts_put_stats(json, &n->service);
 }
 
 /* The states on disk; nothing without --ssd-cache. */
@@ -247,6 +245,13 @@ static bool add_metrics(struct buf *out, struct server *server, const struct num
          (double)n->own_turns.n_reused},
         {"engine_restarts_total", "counter", "Of an engine in a process of its own.", s->n_restarts},
         {"budget_bytes", "gauge", "Memory budget in force.", (double)s->budget_bytes},
+        {"forced_tokens_total", "counter", "Tokens that a constraint forced, without a pass of their own.",
+         (double)s->scheduler.n_forced},
+        {"draft_passes_total", "counter", "Passes with drafts.", (double)s->scheduler.drafts.n_passes},
+        {"draft_gain_seconds", "gauge", "Gained by drafts over none; below 0: lost.",
+         s->scheduler.drafts.gain_ns / 1e9},
+        {"draft_bytes_read_total", "counter", "Bytes that drafts added to what was read.",
+         (double)draft_totals(&s->scheduler.drafts, s->expert_bytes).bytes},
         {"prefix_hits_total", "counter", "Prompts with a known beginning.", (double)s->prefixes.n_hits},
         {"prefix_entries", "gauge", "Kept prefixes.", s->prefixes.n_entries},
         {"state_saved_total", "counter", "States written to disk.", (double)s->ssd.n_saved},

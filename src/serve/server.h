@@ -33,7 +33,6 @@ struct server_settings {
     struct chat_options chat;
     uint32_t context_tokens;
     bool strict_model, strict_fields;
-    bool drafts;
     bool is_isolated; /* the engine is in a process of its own */
     struct clock clock;
 

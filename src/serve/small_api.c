@@ -1,6 +1,7 @@
 #include "serve/small_api.h"
 
 #include "serve/call.h"
+#include "serve/drafts_json.h"
 #include "serve/jot.h"
 #include <string.h>
 
@@ -72,6 +73,7 @@ static void put_entry(struct jot *json, const struct server *server)
     jot_put_integer(json, "context_length", s->context_tokens);
     jot_put_integer(json, "max_model_len", s->context_tokens);
     jot_put_integer(json, "max_output_tokens", s->context_tokens - 1);
+    drafts_put_mode(json, server);
     jot_close(json);
 }
 

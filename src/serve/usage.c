@@ -9,7 +9,14 @@ const char *usage_lane(const struct call *call)
     static const char *const lanes[2][2] = {{"serial", "serial+spec"}, {"batch", "batch+spec"}};
     struct service_stats stats;
     service_stats(call->server->settings.service, &stats);
-    return lanes[stats.n_sequences > 1][call->server->settings.drafts];
+    return lanes[stats.n_sequences > 1][stats.drafts.kind != DRAFT_OFF];
+}
+
+static bool has_drafts(const struct call *call)
+{
+    struct service_stats stats;
+    service_stats(call->server->settings.service, &stats);
+    return stats.drafts.kind != DRAFT_OFF || call->usage.n_forced > 0;
 }
 
 void usage_put_openai(struct jot *json, const struct call *call)
@@ -30,10 +37,11 @@ void usage_put_openai(struct jot *json, const struct call *call)
     jot_put_integer(json, "rejected_prediction_tokens", 0);
     jot_close(json);
     jot_put_words(json, "lane", usage_lane(call));
-    if (call->server->settings.drafts) {
+    if (has_drafts(call)) {
         jot_put_open(json, "speculation");
         jot_put_integer(json, "drafted", u->n_drafted);
         jot_put_integer(json, "accepted", u->n_accepted);
+        jot_put_integer(json, "forced", u->n_forced);
         jot_put_integer(json, "targetCalls", u->n_passes);
         jot_put_integer(json, "rounds", u->n_passes);
         jot_put_real(json, "tokensPerForward", u->n_passes ? (double)u->n_generated / u->n_passes : 0);
