@@ -5,6 +5,7 @@
  * Counted operations are open, pwrite, fsync, rename, unlink, mkdir, symlink and lock. close always works, because a
  * dead process has no open files either; fsync does not wait for the disk, but remembers what it covered. */
 #include "plat/file_write.h"
+#include <stdatomic.h>
 
 enum { FAULTY_FILES_MAX = 64 };
 
@@ -18,7 +19,8 @@ struct faulty_write {
     uint64_t free_bytes; /* what free_bytes says; 0: what is true */
 
     uint64_t calls, bytes_written;
-    bool interrupted, stopped;
+    bool interrupted;
+    atomic_bool stopped; /* every write fails; a test may say so while other threads write */
     struct {
         char path[512];
         int descriptor;
