@@ -170,7 +170,8 @@ static void trouble_with_the_disk_is_told_once_and_counted(void **state)
         assert_int_equal(ssd_cache_stats(s.cache).n_failed, 2);  /* but each counts */
         assert_int_equal(restore(&s, 1, 10), 10);                /* and what is there goes on serving */
         s.faulty.fail_at = 0;
-        s.faulty.stops = s.faulty.stopped = false;
+        s.faulty.stops = false;
+        s.faulty.stopped = false;
         s.time.now_ns = ssd_cache_retry_ns(s.cache);
         save(&s, 2, 10);
         assert_int_equal(restore(&s, 2, 10), 10);
