@@ -102,7 +102,7 @@ struct forward {
     struct expert_rows *expert_rows;  /* [n_experts] */
     struct route *routes;             /* [rows_max * n_experts_per_token], by expert */
     uint32_t *wanted;                 /* [n_experts] */
-    uint32_t *foreseen, *foreseen_by; /* [n_experts] of the next layer, and by how many rows */
+    uint32_t *foreseen, *foreseen_by; /* [n_experts] of the next layer, and how surely some row wants it */
     float *expert_in, *expert_out;    /* [rows_max or FEED_ROWS, the smaller][hidden] */
     float *gate, *up;                 /* likewise, [widest inner] */
     float *partial;                   /* [PARTIAL_OUTPUTS_MAX][hidden] */
