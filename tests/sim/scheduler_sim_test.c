@@ -40,6 +40,7 @@ struct spec {
     struct sampler_rules rules;
     struct job_thinking thinking;
     uint32_t answer[ANSWER_MAX], n_answer;
+    double logprob[ANSWER_MAX]; /* of each id, over the whole row of logits, where the rules want them */
     enum stop_reason reason;
 };
 
@@ -91,6 +92,7 @@ static void answer_alone(struct world *w, struct spec *spec)
         struct sampled sampled;
         if (!generation_next(&g, &sampled, &err)) fail_msg("%s", err.text);
         if (g.reason != STOP_NONE) break;
+        spec->logprob[spec->n_answer] = sampled.logprobs.chosen.value;
         spec->answer[spec->n_answer++] = sampled.id;
     }
     spec->reason = g.reason;
@@ -117,7 +119,8 @@ static void make_spec(struct world *w, uint32_t i)
     spec->rules = (struct sampler_rules){.sampling = &spec->sampling,
                                          .key = random_key_from_seed(i),
                                          .eos = engine_config(w->engine)->eos,
-                                         .n_eos = engine_config(w->engine)->n_eos};
+                                         .n_eos = engine_config(w->engine)->n_eos,
+                                         .wants_logprobs = i % 2 == 1};
     answer_alone(w, spec);
 }
 
@@ -141,11 +144,14 @@ static enum stop_reason see_token(void *context, const struct sampled *sampled)
     struct actor *a = context;
     assert_false(a->is_done);
     bool is_right = a->n_got < a->spec->n_answer && sampled->id == a->spec->answer[a->n_got];
+    if (is_right && a->spec->rules.wants_logprobs) /* bit for bit: it depends on every logit of the row */
+        is_right = memcmp(&sampled->logprobs.chosen.value, &a->spec->logprob[a->n_got], sizeof(double)) == 0;
     if (!is_right && a->world->wrong != RIGHT) {
         a->world->n_wrong_ids++;
         return STOP_ID;
     }
-    if (!is_right) fail_msg("id %u of the answer is %u, and not what it is alone", a->n_got, sampled->id);
+    if (!is_right)
+        fail_msg("id %u of the answer is %u; it or its logits are not what they are alone", a->n_got, sampled->id);
     a->n_got++;
     if (a->n_got == a->cancel_after) job_cancel(&a->job);
     return STOP_NONE;
@@ -201,9 +207,11 @@ static void make_actor(struct world *w, struct actor *a)
                                         .forced = see_forced};
 }
 
-/* The prompt's last pass gives the first id; each other one a stretch of forced ids, and the one behind it. */
+/* The prompt's last pass gives the first id; each other one a stretch of forced ids, and the one behind it. Whoever
+ * wants log-probabilities wants a row of logits for each id. */
 static uint32_t passes_at_most(const struct actor *a)
 {
+    if (a->spec->rules.wants_logprobs) return a->n_got;
     uint32_t n = 1, at = 1;
     while (at < a->n_got) {
         for (uint32_t run = 0; run < STRETCH_MAX && at < a->n_got && (a->forced >> at & 1); run++) at++;
