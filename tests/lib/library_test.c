@@ -267,7 +267,7 @@ static void settings_that_are_wrong(void **state)
     REFUSED(experts_resident, NAN, "experts_resident");
     REFUSED(context_tokens, 1u << 21, "context_tokens");
     REFUSED(n_sequences, 65, "n_sequences is 65, and may be 64");
-    REFUSED(prefill_chunk, 513, "prefill_chunk");
+    REFUSED(prefill_chunk, 4097, "prefill_chunk");
     REFUSED(numerics, (enum weir_numerics)2, "numerics is 2");
     REFUSED(kv, (enum weir_kv)3, "kv is 3");
     REFUSED(draft, (enum weir_draft)4, "draft is 4");
