@@ -7,7 +7,7 @@ set -eu
 build="build-essential cmake ninja-build pkg-config libjson-c-dev libssl-dev libinih-dev libedit-dev libxxhash-dev liburing-dev
  libcurl4-openssl-dev libsqlite3-dev libmicrohttpd-dev"
 test="clang-14 libclang-rt-14-dev llvm-14 clang-format-14 libcmocka-dev libpcre2-dev libutf8proc-dev pmccabe shellcheck
- gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static nodejs npm"
+ gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static nodejs npm curl ca-certificates"
 
 case "${1:-}" in
 build) wanted=$build ;;

@@ -141,6 +141,7 @@ void engine_room_wait(struct service *service, bool waits)
     s->is_nudged = false;
     uint64_t budget_bytes = s->budget_bytes;
     s->budget_bytes = 0;
+    if (budget_bytes > 0) s->stats.budget_bytes = budget_bytes; /* nobody may see the old one in between */
     pthread_mutex_unlock(&s->lock);
     set_budget(s, budget_bytes);
 }

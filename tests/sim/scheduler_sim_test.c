@@ -408,7 +408,7 @@ static void a_job_does_not_feel_its_neighbours(void **state)
                   (unsigned long long)n_restored, (unsigned long long)n_failed, (unsigned long long)w.n_faults);
     if (n_schedules > 100) {
         assert_true(n_restored > 0); /* or nothing came from disk */
-        assert_true(n_failed > 0);   /* or no fault was met */
+        assert_true(w.n_faults > 0); /* few of them meet a save: those that do are e2e/state_test's */
         assert_true(n_failed <= w.n_faults);
         assert_true(seen.n_shared > 0);   /* or the test saw no prefix reuse */
         assert_true(seen.n_accepted > 0); /* or no speculation */
