@@ -1,4 +1,4 @@
-#include "kern/arm/neon_int.h"
+#include "kern/vector/isa_int.h"
 #include "kern/list_int.h"
 
 /* Many queries against rows by pointer: dots in tiles of 2 by 2, mixes of four outputs in strips of sixteen columns. */

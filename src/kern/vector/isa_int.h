@@ -12,8 +12,10 @@
 #include "kern/x86/avx512_int.h"
 #elif defined(__AVX2__)
 #include "kern/x86/avx2_int.h"
+#include "kern/vector/lanes_dots_int.h" /* needs what stands above it */
 #elif defined(__aarch64__)
 #include "kern/arm/neon_int.h"
+#include "kern/vector/lanes_dots_int.h"
 #endif
 
 #endif

@@ -1,6 +1,6 @@
 #include "kern/fetch_int.h"
 #include "kern/list_int.h"
-#include "kern/x86/avx2_int.h"
+#include "kern/vector/isa_int.h"
 
 /* The shape of gathers_avx512.c in sixteen registers of half the width: dots in tiles of 2 by 2, mixes of four outputs
  * in strips of sixteen columns. */
