@@ -1,48 +1,8 @@
 #include "fmt/tokenizer.h"
 
-#include "fmt/json_doc.h"
 #include "fmt/tokenizer_int.h"
-#include "plat/heap.h"
 #include <inttypes.h>
 #include <string.h>
-
-/* GLM-5.2's file has about 1.2 million values when its merges are arrays. */
-static const struct json_rules rules = {
-    .kind = ERR_DATA, .bytes_max = TOKENIZER_FILE_BYTES_MAX, .values_max = 4 * TOKENIZER_ID_END};
-
-#define ARENA_BYTES_MAX (UINT64_C(1) << 30)
-
-struct tokenizer *tokenizer_parse(struct alloc *alloc, const char *name, const char *json, size_t bytes,
-                                  struct err *err)
-{
-    struct tokenizer *tokenizer = NULL;
-    struct json_object *root;
-    if (!json_doc_parse(&root, alloc, &rules, name, json, bytes, err)) return NULL;
-    tokenizer = alloc_get(alloc, sizeof *tokenizer, err);
-    if (!tokenizer) goto fail;
-    tokenizer->alloc = alloc;
-    arena_init(&tokenizer->arena, alloc, ARENA_BYTES_MAX);
-    if (!load_tokenizer(tokenizer, root, err)) goto fail;
-    json_object_put(root);
-    return tokenizer;
-fail:
-    err_context(err, "%s", name);
-    tokenizer_free(tokenizer);
-    json_object_put(root);
-    return NULL;
-}
-
-/* The JSON tree is several times the file, and only there while it is read: its memory goes back to the system. */
-struct tokenizer *tokenizer_new(struct alloc *alloc, struct file_system fs, const char *path, struct err *err)
-{
-    size_t bytes;
-    char *json = file_read_all(alloc, fs, path, TOKENIZER_FILE_BYTES_MAX, &bytes, err);
-    if (!json) return NULL;
-    struct tokenizer *tokenizer = tokenizer_parse(alloc, path, json, bytes, err);
-    alloc_put(alloc, json);
-    heap_give_back();
-    return tokenizer;
-}
 
 void tokenizer_free(struct tokenizer *tokenizer)
 {

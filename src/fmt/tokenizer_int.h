@@ -111,7 +111,7 @@ bool bpe_large(const struct tokenizer *tokenizer, struct bpe_scratch *scratch, c
                struct err *err) MUST_CHECK;
 void bpe_scratch_fini(struct bpe_scratch *scratch);
 
-/* --- tokenizer_load.c and tokenizer_rules.c: from the JSON of a file. */
+/* --- tokenizer_refuse.c: what is said of a file that cannot be used. */
 struct json_object;
 
 /* ERR_DATA with the JSON path of what is wrong; always false. */
@@ -124,7 +124,7 @@ struct quoted {
 struct quoted load_quote(const char *text, size_t bytes);
 struct quoted load_quote_json(struct json_object *value);
 
-bool load_tokenizer(struct tokenizer *tokenizer, struct json_object *root, struct err *err) MUST_CHECK;
+/* --- tokenizer_rules.c: the rules around the vocabulary, for tokenizer_load.c. */
 bool load_pre_tokenizer(struct tokenizer *tokenizer, struct json_object *root, struct err *err) MUST_CHECK;
 bool load_post_processor(struct tokenizer *tokenizer, struct json_object *root, struct err *err) MUST_CHECK;
 bool load_check_normalizer(struct json_object *root, struct err *err) MUST_CHECK;

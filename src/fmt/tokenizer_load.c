@@ -2,51 +2,19 @@
  * around them (how text is split, what is put in front) are in tokenizer_rules.c. */
 #include "base/assert.h"
 #include "base/utf8.h"
+#include "fmt/json_doc.h"
 #include "fmt/tokenizer_int.h"
+#include "plat/heap.h"
 #include <inttypes.h>
 #include <json-c/json.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-bool load_refuse(struct err *err, const char *path, const char *format, ...)
-{
-    char what[768];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return err_set(err, ERR_DATA, "%s: %s", path, what);
-}
+/* GLM-5.2's file has about 1.2 million values when its merges are arrays. */
+static const struct json_rules rules = {
+    .kind = ERR_DATA, .bytes_max = TOKENIZER_FILE_BYTES_MAX, .values_max = 4 * TOKENIZER_ID_END};
 
-struct quoted load_quote(const char *text, size_t bytes)
-{
-    struct quoted quoted;
-    size_t n = 0;
-    quoted.text[n++] = '"';
-    for (size_t i = 0; i < bytes; i++) {
-        unsigned char byte = (unsigned char)text[i];
-        if (n + 8 > sizeof quoted.text) { /* an escape of four, the mark of a cut, a quote and a NUL */
-            memcpy(quoted.text + n, "...", 3);
-            n += 3;
-            break;
-        }
-        if (byte < 0x20 || byte >= 0x7f || byte == '"' || byte == '\\')
-            n += (size_t)snprintf(quoted.text + n, sizeof quoted.text - n, "\\x%02x", byte);
-        else
-            quoted.text[n++] = (char)byte;
-    }
-    quoted.text[n++] = '"';
-    quoted.text[n] = 0;
-    return quoted;
-}
-
-struct quoted load_quote_json(struct json_object *value)
-{
-    const char *text = json_object_is_type(value, json_type_string) ? json_object_get_string(value)
-                                                                    : json_object_to_json_string(value);
-    return text ? load_quote(text, strlen(text)) : load_quote("?", 1);
-}
+#define ARENA_BYTES_MAX (UINT64_C(1) << 30)
 
 /* --- The alphabet of the file: each byte is one printable code point. Those that are printable in Latin-1 stand for
  * themselves, the other 68 for U+0100 and up, in ascending order. */
@@ -378,7 +346,7 @@ static bool load_model(struct loader *loader, struct json_object *root, struct e
            fill_vocab(loader, err) && fill_merges(loader, err) && fill_added(loader, err);
 }
 
-bool load_tokenizer(struct tokenizer *tokenizer, struct json_object *root, struct err *err)
+static bool load_tokenizer(struct tokenizer *tokenizer, struct json_object *root, struct err *err)
 {
     struct loader loader = {.tokenizer = tokenizer};
     bool ok = false;
@@ -395,4 +363,36 @@ bool load_tokenizer(struct tokenizer *tokenizer, struct json_object *root, struc
 done:
     alloc_put(tokenizer->alloc, loader.product);
     return ok;
+}
+
+struct tokenizer *tokenizer_parse(struct alloc *alloc, const char *name, const char *json, size_t bytes,
+                                  struct err *err)
+{
+    struct tokenizer *tokenizer = NULL;
+    struct json_object *root;
+    if (!json_doc_parse(&root, alloc, &rules, name, json, bytes, err)) return NULL;
+    tokenizer = alloc_get(alloc, sizeof *tokenizer, err);
+    if (!tokenizer) goto fail;
+    tokenizer->alloc = alloc;
+    arena_init(&tokenizer->arena, alloc, ARENA_BYTES_MAX);
+    if (!load_tokenizer(tokenizer, root, err)) goto fail;
+    json_object_put(root);
+    return tokenizer;
+fail:
+    err_context(err, "%s", name);
+    tokenizer_free(tokenizer);
+    json_object_put(root);
+    return NULL;
+}
+
+/* The JSON tree is several times the file, and only there while it is read: its memory goes back to the system. */
+struct tokenizer *tokenizer_new(struct alloc *alloc, struct file_system fs, const char *path, struct err *err)
+{
+    size_t bytes;
+    char *json = file_read_all(alloc, fs, path, TOKENIZER_FILE_BYTES_MAX, &bytes, err);
+    if (!json) return NULL;
+    struct tokenizer *tokenizer = tokenizer_parse(alloc, path, json, bytes, err);
+    alloc_put(alloc, json);
+    heap_give_back();
+    return tokenizer;
 }

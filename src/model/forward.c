@@ -79,12 +79,6 @@ const struct stage_times *forward_times(const struct forward *forward)
     return &forward->stages.times;
 }
 
-bool forward_goes_on(struct forward *f, uint32_t layer, struct err *err)
-{
-    if (!f->poll || f->poll(f->poll_context, layer)) return true;
-    return err_set(err, ERR_CANCELLED, "called off in layer %" PRIu32, layer);
-}
-
 /* Checks one row and makes room for its state; nothing of the sequence has moved when this fails. */
 static bool admit_row(struct forward *f, size_t r, struct kv *kv, uint32_t token, uint32_t position, struct err *err)
 {
@@ -102,27 +96,6 @@ static bool admit_row(struct forward *f, size_t r, struct kv *kv, uint32_t token
     size_t pairs = f->config.rope_dim / 2;
     rope_angles(&f->rope, position, f->cosine + r * pairs, f->sine + r * pairs);
     return true;
-}
-
-/* Rows that are worth a thread's while. */
-enum { ROWS_GRAIN = 8 };
-
-struct each_row {
-    struct forward *f;
-    row_fn *fn;
-    const void *context;
-};
-
-static void run_rows(void *context, size_t begin, size_t end, unsigned thread)
-{
-    const struct each_row *each = context;
-    for (size_t row = begin; row < end; row++) each->fn(each->f, each->context, row, &each->f->threads[thread]);
-}
-
-void forward_each_row(struct forward *f, size_t n_rows, row_fn *fn, const void *context)
-{
-    struct each_row each = {.f = f, .fn = fn, .context = context};
-    team_run(f->team, n_rows, ROWS_GRAIN, run_rows, &each);
 }
 
 struct norm {
