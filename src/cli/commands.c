@@ -2,10 +2,6 @@
 
 #include "base/assert.h"
 #include "base/nearest.h"
-#include "cli/help.h"
-#include "cli/profile.h"
-#include "cli/resolve_model.h"
-#include <errno.h>
 #include <string.h>
 
 static const struct command commands[] = {
@@ -32,7 +28,7 @@ enum exit_code commands_exit_code(enum err_kind kind)
     return EXIT_CODE_FAILED;
 }
 
-static int fail(FILE *log, const struct err *err)
+int commands_fail(FILE *log, const struct err *err)
 {
     ASSERT(err->kind != ERR_NONE); /* whoever failed must have said why */
     fprintf(log, "weir: %s\n", err->text);
@@ -41,7 +37,7 @@ static int fail(FILE *log, const struct err *err)
 
 int command_fail(const struct command_context *context, const struct err *err)
 {
-    return fail(context->log, err);
+    return commands_fail(context->log, err);
 }
 
 const struct command *commands_at(enum command_id id)
@@ -62,88 +58,4 @@ const struct command *commands_find(const char *name, struct err *err)
     }
     err_set(err, ERR_USER, "there is no command '%s'; the nearest is '%s' (see weir --help)", name, nearest.best);
     return NULL;
-}
-
-static bool check_operands(const struct command *command, const struct operands *operands, struct err *err)
-{
-    if (operands->n_words < command->n_operands_min)
-        return err_set(err, ERR_USER, "%s needs %s (see weir help %s)", command->name, command->operands,
-                       command->name);
-    if (operands->n_words > command->n_operands_max)
-        return err_set(err, ERR_USER, "%s: '%s' is one operand too many (see weir help %s)", command->name,
-                       operands->words[command->n_operands_max], command->name);
-    return true;
-}
-
-/* A model may be named by part of its name; commands see its folder. `place` is where that is kept. */
-static bool resolve_operand(struct command_context *context, const char **words, struct location *place,
-                            struct err *err)
-{
-    if (context->n_operands == 0 || !resolve_model_applies(context->command)) return true;
-    if (!resolve_model(context, words[0], place, err)) return false;
-    words[0] = place->path;
-    return true;
-}
-
-static int run_command(const struct command *command, const struct settings_source *source, FILE *out, FILE *log)
-{
-    struct err err = {0};
-    struct alloc alloc = {0};
-    struct settings settings;
-    struct operands operands;
-    int code;
-    if (!settings_read(&settings, &operands, &alloc, command->id, source, &err)) {
-        code = fail(log, &err);
-    } else if (operands.wants_help) {
-        help_print_command(out, command);
-        code = EXIT_CODE_DONE;
-    } else if (!check_operands(command, &operands, &err)) {
-        code = fail(log, &err);
-    } else {
-        struct command_context context = {
-            .command = command,
-            .settings = &settings,
-            .operands = operands.words,
-            .n_operands = operands.n_words,
-            .alloc = &alloc,
-            .fs = source->fs,
-            .environment = source->environment,
-            .out = out,
-            .log = log,
-        };
-        struct location place;
-        bool ok = resolve_operand(&context, operands.words, &place, &err) && profile_apply(&settings, &context, &err);
-        code = ok ? command->run(&context) : fail(log, &err);
-    }
-    settings_fini(&settings);
-    ASSERT(alloc.live == 0); /* a command gives back all that it took, whatever happened */
-    return code;
-}
-
-/* The spellings people try first. */
-static const char *command_name_of(const char *word)
-{
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return "help";
-    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) return "version";
-    return word;
-}
-
-int commands_run(char *const *argv, char *const *environment, FILE *out, FILE *log)
-{
-    struct err err = {0};
-    int code;
-    if (!argv[0] || !argv[1]) {
-        help_print_overview(out);
-        code = EXIT_CODE_DONE;
-    } else {
-        const struct command *command = commands_find(command_name_of(argv[1]), &err);
-        struct settings_source source = {argv + 2, environment, file_system_real()};
-        code = command ? run_command(command, &source, out, log) : fail(log, &err);
-    }
-    /* A result that did not reach its reader (a full disk, say) is not a result. */
-    if (fflush(out) != 0 || ferror(out)) {
-        fprintf(log, "weir: cannot write the output: %s\n", strerror(errno));
-        if (code == EXIT_CODE_DONE) code = EXIT_CODE_FAILED;
-    }
-    return code;
 }

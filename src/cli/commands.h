@@ -89,14 +89,12 @@ enum exit_code commands_exit_code(enum err_kind kind);
 const char *version_text(void);
 
 /* Prints `weir: message` to the log and returns the exit code of its kind. */
+int commands_fail(FILE *log, const struct err *err);
 int command_fail(const struct command_context *context, const struct err *err);
 
 const struct command *commands_at(enum command_id id);
 
 /* By name or alias; on failure the message tells the nearest one. */
 const struct command *commands_find(const char *name, struct err *err);
-
-/* The whole program but its process: argv and environment each end with a NULL. Returns the exit code. */
-int commands_run(char *const *argv, char *const *environment, FILE *out, FILE *log);
 
 #endif

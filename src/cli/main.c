@@ -1,9 +1,9 @@
-#include "cli/commands.h"
+#include "cli/command_line.h"
 
 #include <unistd.h>
 
 int main(int argc, char **argv)
 {
     (void)argc;
-    return commands_run(argv, environ, stdout, stderr);
+    return command_line_run(argv, environ, stdout, stderr);
 }

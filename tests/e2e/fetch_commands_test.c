@@ -1,5 +1,5 @@
 /* weir get, scan and models as a person meets them: messages, exit codes, what ends up where. */
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "support/check.h"
 #include "support/hub_server.h"
 #include "support/program.h"
@@ -381,7 +381,7 @@ static void a_terminal(void **state)
     assert_non_null(log);
     server.script->pause_us = 5000;
     program_set(&weir, "TERM", "xterm");
-    assert_int_equal(commands_run((char *const *)argv, weir.environment, out, log), 0);
+    assert_int_equal(command_line_run((char *const *)argv, weir.environment, out, log), 0);
     fflush(log);
     size_t used = 0;
     fcntl(master, F_SETFL, O_NONBLOCK); /* all that there is, in several reads; nothing more will come */

@@ -1,6 +1,6 @@
 /* `weir chat` in a terminal: what a person types, pastes and takes back, and what the screen gets. The command runs in
  * a child on the other side of a pseudo terminal; every wait ends as soon as the awaited text is there. */
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "support/check.h"
 #include "support/temp_folder.h"
 
@@ -31,7 +31,7 @@ static void run_child(const struct temp_folder *home, const char *colour)
     const char *environment[] = {"TERM=xterm", variable, colour, NULL};
     setenv("TERM", "xterm", 1); /* libedit looks for itself */
     setenv("HOME", home->path, 1);
-    exit(commands_run((char *const *)argv, (char *const *)environment, stdout, stderr));
+    exit(command_line_run((char *const *)argv, (char *const *)environment, stdout, stderr));
 }
 
 static void terminal_open(struct terminal *t, const char *colour)

@@ -1,6 +1,6 @@
 #include "support/program.h"
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "support/check.h"
 #include <errno.h>
 #include <limits.h>
@@ -65,7 +65,7 @@ int program_run(struct program *p, const char *const *words)
     FILE *out = open_memstream(&p->out, &n_out), *log = open_memstream(&p->log, &n_log);
     assert_non_null(out);
     assert_non_null(log);
-    p->code = commands_run((char *const *)argv, p->environment, out, log);
+    p->code = command_line_run((char *const *)argv, p->environment, out, log);
     fclose(out);
     fclose(log);
     return p->code;
@@ -91,7 +91,7 @@ static pid_t start_traced(const struct program *p, const char *const *words)
         FILE *nothing = fopen("/dev/null", "w");
         if (!nothing || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(99);
         raise(SIGSTOP);
-        _exit(commands_run((char *const *)argv, p->environment, nothing, nothing));
+        _exit(command_line_run((char *const *)argv, p->environment, nothing, nothing));
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSTOPPED(status));

@@ -1,4 +1,4 @@
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "support/check.h"
 #include "support/made_model.h"
 #include "support/temp_folder.h"
@@ -39,7 +39,7 @@ static void run(struct ran *ran, const char *dir, const char *option, const char
     if (option) argv[3] = first;
     if (another) argv[4] = second;
     FILE *out = open_memstream(&ran->out, &ran->out_bytes), *log = open_memstream(&ran->log, &ran->log_bytes);
-    ran->code = commands_run(argv, no_environment, out, log);
+    ran->code = command_line_run(argv, no_environment, out, log);
     fclose(out);
     fclose(log);
 }

@@ -1,3 +1,4 @@
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "support/check.h"
 
@@ -18,7 +19,7 @@ static struct result run(const char *const *words)
     FILE *out = open_memstream(&result.out, &n_out), *log = open_memstream(&result.log, &n_log);
     assert_non_null(out);
     assert_non_null(log);
-    result.code = commands_run((char *const *)argv, environment, out, log);
+    result.code = command_line_run((char *const *)argv, environment, out, log);
     fclose(out);
     fclose(log);
     return result;
@@ -103,7 +104,7 @@ static void an_answer_nobody_received_is_no_success(void **state)
     size_t bytes;
     FILE *out = fopen("/dev/full", "w"), *log = open_memstream(&text, &bytes);
     if (!out) skip();
-    assert_int_equal(commands_run((char *const *)argv, environment, out, log), 1);
+    assert_int_equal(command_line_run((char *const *)argv, environment, out, log), 1);
     fclose(out);
     fclose(log);
     assert_non_null(strstr(text, "weir: cannot write the output: No space left on device"));

@@ -1,4 +1,5 @@
 #include "cli/options.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "support/check.h"
 
@@ -48,7 +49,7 @@ static void the_help_of_every_command_tells_every_option(void **state)
         const char *argv[] = {"weir", commands_at(c)->name, "--help", NULL};
         FILE *out = open_memstream(&text, &bytes);
         assert_non_null(out);
-        assert_int_equal(commands_run((char *const *)argv, environment, out, out), 0);
+        assert_int_equal(command_line_run((char *const *)argv, environment, out, out), 0);
         fclose(out);
         print_message("weir %s --help: %zu bytes\n", commands_at(c)->name, bytes);
         for (size_t i = 0; i < options_count(); i++) {
