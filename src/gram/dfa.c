@@ -1,8 +1,10 @@
 #include "gram/dfa.h"
 
+#include "gram/dfa_runs.h"
 #include "gram/grow.h"
 #include <inttypes.h>
 #include <string.h>
+#include <xxhash.h>
 
 struct making {
     struct dfa *dfa;
@@ -13,7 +15,7 @@ struct making {
     uint32_t terms_room, states_room, next_room, n_states_of;
 };
 
-enum { EDGES_MAX = 1 << 23, TERMS_MAX = 1 << 22 };
+enum { EDGES_MAX = 1 << 23, TERMS_MAX = 1 << 22, SMALL_EDGES = 1 << 16 };
 
 /* The state of a term, made when it is new. */
 static bool state_of(struct making *m, uint32_t term, uint32_t *state, struct err *err)
@@ -103,12 +105,29 @@ static bool cut_dead(struct making *m, struct err *err)
     return ok;
 }
 
+static uint64_t digest_of(const struct dfa *dfa)
+{
+    uint64_t h = XXH3_64bits_withSeed(dfa->class_of, sizeof dfa->class_of, dfa->n_states);
+    h = XXH3_64bits_withSeed(dfa->flags, dfa->n_states, h);
+    return XXH3_64bits_withSeed(dfa->next, (size_t)dfa->n_states * dfa->n_classes * sizeof *dfa->next, h);
+}
+
+bool dfa_is_same(const struct dfa *a, const struct dfa *b)
+{
+    if (a == b) return true;
+    size_t n_edges = (size_t)a->n_states * a->n_classes;
+    return a->digest == b->digest && n_edges <= SMALL_EDGES && a->n_states == b->n_states &&
+           a->n_classes == b->n_classes && memcmp(a->class_of, b->class_of, sizeof a->class_of) == 0 &&
+           memcmp(a->flags, b->flags, a->n_states) == 0 && memcmp(a->next, b->next, n_edges * sizeof *a->next) == 0;
+}
+
 bool dfa_init(struct dfa *dfa, struct regular *regular, uint32_t term, struct dfa_budget *budget, struct err *err)
 {
     *dfa = (struct dfa){.alloc = regular->alloc};
     struct making m = {.dfa = dfa, .regular = regular, .budget = budget};
     dfa->n_classes = regular_classes(regular, term, dfa->class_of);
-    bool ok = regular_ok(regular, err) && make_states(&m, term, err) && cut_dead(&m, err);
+    bool ok = regular_ok(regular, err) && make_states(&m, term, err) && cut_dead(&m, err) && dfa_runs_make(dfa, err);
+    if (ok) dfa->digest = digest_of(dfa);
     alloc_put(dfa->alloc, m.term_of);
     alloc_put(dfa->alloc, m.state_of);
     if (!ok) dfa_fini(dfa);
@@ -120,6 +139,7 @@ void dfa_fini(struct dfa *dfa)
     if (!dfa->alloc) return;
     alloc_put(dfa->alloc, dfa->next);
     alloc_put(dfa->alloc, dfa->flags);
+    alloc_put(dfa->alloc, dfa->runs);
     *dfa = (struct dfa){0};
 }
 

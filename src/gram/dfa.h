@@ -10,11 +10,21 @@ enum { DFA_DEAD = 0, DFA_START = 1 };
 
 enum { DFA_ACCEPTS = 1, DFA_GOES_ON = 2 }; /* flags of a state: a match ends here; some byte can follow */
 
+/* What a state is sure to take: text of these kinds (text_kinds.h), up to so many bytes of it. */
+struct dfa_run {
+    uint16_t kinds;
+    uint8_t bytes;        /* DFA_RUN_ENDLESS: any number */
+    uint8_t bytes_inside; /* the same as long as no match ends in front of the last of them */
+};
+enum { DFA_RUN_ENDLESS = UINT8_MAX };
+
 struct dfa {
     struct alloc *alloc;
     uint32_t n_states, n_classes; /* n_states is 1 when nothing matches */
     uint32_t *next;               /* [n_states][n_classes] */
     uint8_t *flags;               /* [n_states] */
+    struct dfa_run *runs;         /* [n_states] */
+    uint64_t digest;              /* of all but the runs: equal automata have equal ones */
     uint8_t class_of[256];
 };
 
@@ -32,6 +42,9 @@ static inline uint32_t dfa_step(const struct dfa *dfa, uint32_t state, unsigned 
 {
     return dfa->next[state * dfa->n_classes + dfa->class_of[byte]];
 }
+
+/* The same automaton, state by state. Said only of small ones; large ones are the same when they are one. */
+bool dfa_is_same(const struct dfa *a, const struct dfa *b);
 
 /* The state after all of these bytes, from the start. */
 uint32_t dfa_run(const struct dfa *dfa, const char *bytes, size_t n);

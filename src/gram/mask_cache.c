@@ -2,15 +2,15 @@
 
 #include <string.h>
 
-enum { EXITS_OF = 257 };
-
 struct kept {
     struct mask_key key;
-    uint64_t used;  /* when, on the clock of the cache */
-    uint64_t bytes; /* of all that follows */
-    uint64_t *mask;
-    uint32_t *exits; /* exits_of, then exits */
+    uint64_t used;   /* when, on the clock of the cache */
+    uint64_t bytes;  /* of all that follows */
+    uint64_t *mask;  /* then, if units are counted, which tokens have some */
+    uint32_t *exits; /* NULL: none */
     uint16_t *units; /* of tokens, then of exits; NULL: not counted */
+    uint32_t n_exits;
+    uint16_t units_most;
 };
 
 struct mask_cache {
@@ -65,19 +65,24 @@ uint64_t mask_cache_bytes(const struct mask_cache *cache)
     return cache->bytes;
 }
 
+static bool is_same_key(const struct mask_key *a, const struct mask_key *b)
+{
+    return a->state == b->state && a->parent == b->parent && a->has_units == b->has_units &&
+           a->exit_kinds == b->exit_kinds && dfa_is_same(a->dfa, b->dfa);
+}
+
 bool mask_cache_get(struct mask_cache *cache, const struct mask_key *key, struct mask_entry *entry)
 {
     for (uint32_t i = 0; i < cache->n; i++) {
         struct kept *kept = &cache->kept[i];
-        if (kept->key.state != key->state || kept->key.dfa != key->dfa || kept->key.constraint != key->constraint ||
-            kept->key.parent != key->parent || kept->key.has_exits != key->has_exits ||
-            kept->key.has_units != key->has_units)
-            continue;
+        if (!is_same_key(&kept->key, key)) continue;
         kept->used = ++cache->clock;
-        *entry = (struct mask_entry){.mask = kept->mask, .exits = kept->exits + EXITS_OF, .exits_of = kept->exits};
+        *entry = (struct mask_entry){.mask = kept->mask, .exits = kept->exits, .n_exits = kept->n_exits};
         if (kept->units) {
             entry->units = kept->units;
             entry->exit_units = kept->units + cache->trie->id_end;
+            entry->counted = kept->mask + token_trie_words(cache->trie);
+            entry->units_most = kept->units_most;
         }
         return true;
     }
@@ -95,27 +100,31 @@ static uint32_t oldest(const struct mask_cache *cache)
 static bool copy_entry(const struct mask_cache *cache, struct kept *kept, const struct mask_entry *entry,
                        struct err *err)
 {
-    uint64_t n_exits = entry->exits_of[EXITS_OF - 1], n_ids = cache->trie->id_end;
-    uint64_t words = token_trie_words(cache->trie);
-    kept->mask = alloc_get_array(cache->alloc, words, sizeof *kept->mask, err);
-    kept->exits = kept->mask ? alloc_get_array(cache->alloc, n_exits + EXITS_OF, sizeof *kept->exits, err) : NULL;
-    if (!kept->exits) return false;
+    uint64_t n_exits = entry->n_exits, n_ids = cache->trie->id_end, words = token_trie_words(cache->trie);
+    kept->n_exits = entry->n_exits;
+    kept->units_most = entry->units_most;
+    kept->mask = alloc_get_array(cache->alloc, entry->units ? 2 * words : words, sizeof *kept->mask, err);
+    if (!kept->mask) return false;
     memcpy(kept->mask, entry->mask, words * sizeof *kept->mask);
-    memcpy(kept->exits, entry->exits_of, EXITS_OF * sizeof *kept->exits);
-    if (n_exits) memcpy(kept->exits + EXITS_OF, entry->exits, n_exits * sizeof *kept->exits);
+    if (n_exits > 0) {
+        kept->exits = alloc_get_array(cache->alloc, n_exits, sizeof *kept->exits, err);
+        if (!kept->exits) return false;
+        memcpy(kept->exits, entry->exits, n_exits * sizeof *kept->exits);
+    }
     if (!entry->units) return true;
     kept->units = alloc_get_array(cache->alloc, n_ids + n_exits, sizeof *kept->units, err);
     if (!kept->units) return false;
+    memcpy(kept->mask + words, entry->counted, words * sizeof *kept->mask);
     memcpy(kept->units, entry->units, n_ids * sizeof *kept->units);
-    if (n_exits) memcpy(kept->units + n_ids, entry->exit_units, n_exits * sizeof *kept->units);
+    if (n_exits > 0) memcpy(kept->units + n_ids, entry->exit_units, n_exits * sizeof *kept->units);
     return true;
 }
 
 static uint64_t bytes_of(const struct mask_cache *cache, const struct mask_entry *entry)
 {
-    uint64_t n_exits = entry->exits_of[EXITS_OF - 1], bytes = token_trie_words(cache->trie) * sizeof(uint64_t);
-    bytes += (n_exits + EXITS_OF) * sizeof(uint32_t);
-    return entry->units ? bytes + (cache->trie->id_end + n_exits) * sizeof(uint16_t) : bytes;
+    uint64_t n_exits = entry->n_exits, bytes = token_trie_words(cache->trie) * sizeof(uint64_t);
+    if (entry->units) bytes = 2 * bytes + (cache->trie->id_end + n_exits) * sizeof(uint16_t);
+    return bytes + n_exits * sizeof(uint32_t);
 }
 
 bool mask_cache_put(struct mask_cache *cache, const struct mask_key *key, const struct mask_entry *entry,

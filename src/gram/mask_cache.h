@@ -2,19 +2,23 @@
 #define GRAM_MASK_CACHE_H
 /* Which tokens fit into one state of an automaton: found once, then remembered.
  *
- * Inside a string nearly every token fits, and looking at all of them takes a millisecond; the answer depends on the
- * state alone, not on what surrounds the string. A cache is owned by one thread, with all matchers that use it, so it
- * needs no lock; constraints, which threads share, stay untouched. Least recently used masks go first. */
+ * Inside a string nearly every token fits, and looking at all of them takes a while; the answer depends on the
+ * automaton and its state alone, not on what surrounds the string. So it is good for every automaton that is the same,
+ * whatever constraint it belongs to: what one schema has found out about strings and numbers, the next one knows. A
+ * cache is owned by one thread, with all matchers that use it, so it needs no lock; constraints, which threads share,
+ * stay untouched. Least recently used masks go first. */
 #include "gram/constraint.h"
+#include "gram/dfa.h"
 #include "gram/token_trie.h"
 
 struct mask_cache;
 
 struct mask_key {
-    struct constraint *constraint;
-    uint32_t dfa, state;
-    uint32_t parent; /* trie node: only tokens below it */
-    bool has_exits, has_units;
+    struct constraint *constraint; /* whose automaton it is */
+    const struct dfa *dfa;
+    uint32_t state, parent; /* trie node: only tokens below it */
+    uint16_t exit_kinds;    /* of the bytes (text_kinds.h) by which what follows the automaton goes on */
+    bool has_units;
 };
 
 enum { MASK_NO_UNITS = UINT16_MAX };
@@ -22,12 +26,14 @@ enum { MASK_NO_UNITS = UINT16_MAX };
 struct mask_entry {
     const uint64_t *mask; /* [token_trie_words] tokens that end inside the automaton; where units are counted: at its
                              end, behind the last unit */
-    /* Trie nodes below those at which the automaton is done, by the byte that leads to them: exits[exits_of[b] ..
-     * exits_of[b + 1]) for byte b. What follows the automaton goes on there. */
-    const uint32_t *exits;
-    const uint32_t *exits_of;   /* [257] */
+    /* Trie nodes below those at which the automaton is done, reached by bytes of the key's kinds and in their order.
+     * What follows the automaton goes on there. */
+    const uint32_t *exits; /* [n_exits] */
+    uint32_t n_exits;
     const uint16_t *units;      /* [id_end] how many units each token begins, or MASK_NO_UNITS; NULL: not counted */
     const uint16_t *exit_units; /* for each exit */
+    const uint64_t *counted;    /* the tokens that have units */
+    uint16_t units_most;        /* that one of them has */
 };
 
 struct mask_cache *mask_cache_new(struct alloc *alloc, const struct token_trie *trie, uint64_t bytes_max,

@@ -64,7 +64,8 @@ struct matcher *matcher_new(struct alloc *alloc, const struct matcher_rules *rul
     m->leaf_levels = m->levels ? alloc_get_array(alloc, depths, sizeof *m->leaf_levels, &m->err) : NULL;
     m->leaf_mask = m->leaf_levels ? alloc_get_array(alloc, words, sizeof *m->leaf_mask, &m->err) : NULL;
     m->leaf_units = m->leaf_mask ? alloc_get_array(alloc, m->trie->id_end, sizeof *m->leaf_units, &m->err) : NULL;
-    m->forced_mask = m->leaf_units ? alloc_get_array(alloc, words, sizeof *m->forced_mask, &m->err) : NULL;
+    m->counted = m->leaf_units ? alloc_get_array(alloc, words, sizeof *m->counted, &m->err) : NULL;
+    m->forced_mask = m->counted ? alloc_get_array(alloc, words, sizeof *m->forced_mask, &m->err) : NULL;
     if (m->forced_mask && start(m)) return m;
     if (err) *err = m->err;
     matcher_free(m);
@@ -87,6 +88,7 @@ void matcher_free(struct matcher *m)
     alloc_put(m->alloc, m->exit_units);
     alloc_put(m->alloc, m->sorted_units);
     alloc_put(m->alloc, m->leaf_units);
+    alloc_put(m->alloc, m->counted);
     alloc_put(m->alloc, m);
 }
 

@@ -45,7 +45,7 @@ struct level {
 
 /* The same for a walk inside one automaton. */
 struct leaf_level {
-    uint32_t state, units, end;
+    uint32_t state, units, chars, end;
     bool may_leave; /* the automaton is done here */
 };
 
@@ -71,10 +71,11 @@ struct matcher {
     uint64_t *leaf_mask;            /* [words] */
     uint64_t *forced_mask;          /* [words] */
     uint16_t *leaf_units;           /* [id_end] */
+    uint64_t *counted;              /* [words] ids with units */
+    uint16_t units_most;
     uint32_t *exits, *sorted_exits; /* a stack; that of the outermost walk in the order of bytes */
     uint16_t *exit_units, *sorted_units;
     uint32_t n_exits, exits_room, sorted_room, exit_units_room, sorted_units_room;
-    uint32_t exits_of[257];
     struct err err;
 };
 

@@ -1,6 +1,7 @@
 #include "gram/matcher_int.h"
 
 #include "base/assert.h"
+#include "gram/text_kinds.h"
 #include <string.h>
 
 enum { KEEP_NODES_MIN = 2048 }; /* trie nodes looked at from which on a mask is worth keeping */
@@ -11,7 +12,39 @@ static void add_ids(const struct token_trie *trie, uint32_t node, uint64_t *mask
         mask[trie->ids[i] >> 6] |= UINT64_C(1) << (trie->ids[i] & 63);
 }
 
+/* Returns how many. */
+static uint32_t add_ids_below(const struct token_trie *trie, uint32_t node, uint64_t *mask)
+{
+    uint32_t first = trie->nodes[node + 1].first, end = trie->nodes[trie->nodes[node].end].first;
+    for (uint32_t i = first; i < end; i++) mask[trie->ids[i] >> 6] |= UINT64_C(1) << (trie->ids[i] & 63);
+    return end - first;
+}
+
 /* ---- sets ---- */
+
+static bool byte_set_is_empty(const struct byte_set *set)
+{
+    return !(set->word[0] | set->word[1] | set->word[2] | set->word[3]);
+}
+
+/* The kinds of text that these bytes are, or may be part of. */
+static uint16_t kinds_of(const struct byte_set *set)
+{
+    uint32_t kinds = set->word[2] | set->word[3] ? 1u << KIND_CHARACTER | 1u << KIND_BROKEN : 0;
+    for (unsigned w = 0; w < 2; w++)
+        for (uint64_t bits = set->word[w]; bits; bits &= bits - 1)
+            kinds |= 1u << text_kind_of((uint8_t)(w * 64 + (unsigned)__builtin_ctzll(bits)));
+    return (uint16_t)kinds;
+}
+
+static struct byte_set bytes_of(uint16_t kinds)
+{
+    struct byte_set set = {{0}};
+    for (unsigned byte = 0; byte < 0x80; byte++)
+        if (kinds >> text_kind_of((uint8_t)byte) & 1) byte_set_add(&set, (uint8_t)byte, (uint8_t)byte);
+    if (kinds & (1u << KIND_CHARACTER | 1u << KIND_BROKEN)) byte_set_add(&set, 0x80, 0xFF);
+    return set;
+}
 
 /* Which bytes may come next in a set; never too few. */
 static struct byte_set first_bytes(const struct matcher *m, uint32_t first, uint32_t end)
@@ -56,6 +89,14 @@ static bool add_exit(struct matcher *m, uint32_t node)
     return true;
 }
 
+/* The state takes all that tokens have behind a trie node, and what follows the automaton goes on nowhere among it. */
+static bool takes_all(const struct token_trie *trie, uint32_t node, const struct dfa_run *run, uint16_t exit_kinds)
+{
+    uint16_t kinds = trie->kinds_below[node];
+    if (kinds & ~run->kinds) return false;
+    return trie->bytes_below[node] <= (kinds & exit_kinds ? run->bytes_inside : run->bytes);
+}
+
 /* Adds the tokens below trie node `parent` that end inside the automaton, and pushes the trie nodes, reached by one of
  * `exit_bytes`, at which what follows it goes on. Returns how many trie nodes it looked at. Only the automaton is
  * walked, so this is the tight loop. */
@@ -67,8 +108,10 @@ static uint32_t walk_leaf(struct matcher *m, const struct place *place, uint32_t
     const struct gram_node *node = &m->g->nodes[place->node];
     const struct dfa *dfa = &m->g->dfas[node->a];
     struct leaf_level *level = m->leaf_levels;
+    uint16_t exit_kinds = kinds_of(exit_bytes);
+    bool has_runs = node->kind == NODE_DFA;
     uint32_t looked = 0, n = nodes[parent].end;
-    *level = (struct leaf_level){place->a, place->b, n, false};
+    *level = (struct leaf_level){.state = place->a, .units = place->b, .end = n};
     for (uint32_t i = parent + 1; i < n;) {
         while (i >= level->end) level--;
         uint32_t units = level->units, end = nodes[i].end;
@@ -81,21 +124,35 @@ static uint32_t walk_leaf(struct matcher *m, const struct place *place, uint32_t
         }
         add_ids(trie, i, mask);
         bool may_leave = leaf_accepts(dfa, node, next, units), goes_on = leaf_goes_on(dfa, node, next, units);
-        if (end == i + 1 || !(may_leave || goes_on)) {
+        bool is_done = end == i + 1 || !(may_leave || goes_on);
+        if (!is_done && has_runs && takes_all(trie, i, &dfa->runs[next], exit_kinds)) {
+            looked += add_ids_below(trie, i, mask);
+            is_done = true;
+        }
+        if (is_done) {
             i = end;
             continue;
         }
-        *++level = (struct leaf_level){goes_on ? next : DFA_DEAD, units, end, may_leave};
+        *++level =
+            (struct leaf_level){.state = goes_on ? next : DFA_DEAD, .units = units, .end = end, .may_leave = may_leave};
         i++;
     }
     return looked;
+}
+
+static void set_units_of(struct matcher *m, uint32_t id, uint32_t units)
+{
+    uint16_t kept = units < MASK_NO_UNITS ? (uint16_t)units : MASK_NO_UNITS - 1;
+    m->leaf_units[id] = kept;
+    m->counted[id >> 6] |= UINT64_C(1) << (id & 63);
+    if (kept > m->units_most) m->units_most = kept;
 }
 
 static void set_units(struct matcher *m, uint32_t node, uint32_t units, bool is_end)
 {
     const struct token_trie *trie = m->trie;
     for (uint32_t i = trie->nodes[node].first; i < trie->nodes[node + 1].first; i++)
-        m->leaf_units[trie->ids[i]] = units < MASK_NO_UNITS ? (uint16_t)units : MASK_NO_UNITS - 1;
+        set_units_of(m, trie->ids[i], units);
     if (is_end) add_ids(trie, node, m->leaf_mask);
 }
 
@@ -108,34 +165,63 @@ static bool add_counted_exit(struct matcher *m, uint32_t node, uint32_t units)
     return true;
 }
 
+/* The kinds of text of which each character is one unit; none where something else might follow between them. */
+static uint16_t unit_kinds(const struct dfa *dfa, const struct byte_set *exit_bytes)
+{
+    const struct dfa_run *run = &dfa->runs[DFA_START];
+    bool is_unit = (run->kinds >> KIND_G_Z & 1) && dfa_step(dfa, DFA_START, 'z') == DFA_START;
+    bool may_leave = (dfa->flags[DFA_START] & DFA_ACCEPTS) && !byte_set_is_empty(exit_bytes);
+    return is_unit && !may_leave ? run->kinds : 0;
+}
+
+/* Gives every token behind a trie node its units: those of the node, and its characters from there on, where `chars` of
+ * them are not behind it. Returns how many. */
+static uint32_t set_units_below(struct matcher *m, uint32_t node, uint32_t units, uint32_t chars)
+{
+    const struct token_trie *trie = m->trie;
+    uint32_t first = trie->nodes[node + 1].first, end = trie->nodes[trie->nodes[node].end].first;
+    for (uint32_t i = first; i < end; i++) set_units_of(m, trie->ids[i], units + trie->chars[i] - chars);
+    return end - first;
+}
+
 /* Fills leaf_units, leaf_mask and the exits for any number of units at once: what is allowed with few units left is a
  * comparison then, and not another walk. */
-static uint32_t walk_units(struct matcher *m, const struct place *place, uint32_t parent, bool has_exits)
+static uint32_t walk_units(struct matcher *m, const struct place *place, uint32_t parent,
+                           const struct byte_set *exit_bytes)
 {
     const struct token_trie *trie = m->trie;
     const struct dfa *dfa = &m->g->dfas[m->g->nodes[place->node].a];
     struct leaf_level *level = m->leaf_levels;
+    uint16_t kinds = unit_kinds(dfa, exit_bytes);
     uint32_t looked = 0, n = trie->nodes[parent].end;
     bool has_end = !(dfa->flags[DFA_START] & DFA_ACCEPTS);
     memset(m->leaf_units, 0xFF, trie->id_end * sizeof *m->leaf_units);
-    *level = (struct leaf_level){place->a, 0, n, false};
+    memset(m->counted, 0, token_trie_words(trie) * sizeof *m->counted);
+    m->units_most = 0;
+    *level = (struct leaf_level){.state = place->a, .end = n};
     for (uint32_t i = parent + 1; i < n;) {
         while (i >= level->end) level--;
-        uint32_t state = level->state, end = trie->nodes[i].end, next = dfa_step(dfa, state, trie->bytes[i]);
+        uint8_t byte = trie->bytes[i];
+        uint32_t state = level->state, end = trie->nodes[i].end, next = dfa_step(dfa, state, byte);
         looked++;
-        if (level->may_leave && has_exits && !add_counted_exit(m, i, level->units)) return looked;
+        if (level->may_leave && byte_set_has(exit_bytes, byte) && !add_counted_exit(m, i, level->units)) return looked;
         if (next == DFA_DEAD) {
             i = end;
             continue;
         }
         bool is_end = has_end && (dfa->flags[next] & DFA_ACCEPTS);
         uint32_t units = level->units + (state == DFA_START && !is_end);
+        uint32_t chars = level->chars + ((byte & 0xC0) != 0x80), depth = (uint32_t)(level - m->leaf_levels) + 1;
         set_units(m, i, units, is_end);
-        if (end == i + 1) {
+        /* What stands in front of the parent would have to be counted too, so the walk begins at the root. */
+        bool is_plain = next == DFA_START && !(trie->kinds_below[i] & ~kinds) && parent == 0;
+        bool is_done = is_plain && depth + trie->bytes_below[i] < UINT8_MAX;
+        if (is_done) looked += set_units_below(m, i, units, chars);
+        if (is_done || end == i + 1) {
             i = end;
             continue;
         }
-        *++level = (struct leaf_level){next, units, end, dfa->flags[next] & DFA_ACCEPTS};
+        *++level = (struct leaf_level){next, units, chars, end, dfa->flags[next] & DFA_ACCEPTS};
         i++;
     }
     return looked;
@@ -144,14 +230,12 @@ static uint32_t walk_units(struct matcher *m, const struct place *place, uint32_
 /* Takes the exits from `base` on off the stack and puts them in the order of their bytes. */
 static bool sort_exits(struct matcher *m, uint32_t base, bool has_units)
 {
-    uint32_t at[256], n = m->n_exits - base;
+    uint32_t at[257] = {0}, n = m->n_exits - base;
     if (!matcher_room(m, &m->sorted_exits, &m->sorted_room, n, sizeof *m->sorted_exits)) return false;
     if (has_units && !matcher_room(m, &m->sorted_units, &m->sorted_units_room, n, sizeof *m->sorted_units))
         return false;
-    memset(m->exits_of, 0, sizeof m->exits_of);
-    for (uint32_t e = base; e < m->n_exits; e++) m->exits_of[m->trie->bytes[m->exits[e]] + 1]++;
-    for (unsigned byte = 0; byte < 256; byte++) m->exits_of[byte + 1] += m->exits_of[byte];
-    memcpy(at, m->exits_of, sizeof at);
+    for (uint32_t e = base; e < m->n_exits; e++) at[m->trie->bytes[m->exits[e]] + 1]++;
+    for (unsigned byte = 0; byte < 256; byte++) at[byte + 1] += at[byte];
     for (uint32_t e = base; e < m->n_exits; e++) {
         uint32_t to = at[m->trie->bytes[m->exits[e]]]++;
         m->sorted_exits[to] = m->exits[e];
@@ -176,55 +260,66 @@ static struct units units_at(const struct gram_node *node, const struct place *p
     return units;
 }
 
+/* Which of 64 tokens, those of a mask's word, begin at most `most` units. */
+static uint64_t at_most(const uint16_t *units, uint32_t n, uint32_t most)
+{
+    uint64_t fits = 0;
+    for (uint32_t k = 0; k < n; k++) fits |= (uint64_t)(units[k] <= most) << k;
+    return fits;
+}
+
+/* A token fits if it begins no more units than are left, and ends the string only where no more are needed. */
 static void add_counted(const struct matcher *m, const struct mask_entry *entry, struct units units, uint64_t *mask)
 {
-    uint32_t most = units.left < MASK_NO_UNITS ? units.left : MASK_NO_UNITS - 1;
-    for (uint32_t id = 0; id < m->trie->id_end; id += 64) {
-        uint32_t n = m->trie->id_end - id < 64 ? m->trie->id_end - id : 64;
-        const uint16_t *of = entry->units + id;
-        uint64_t fits = 0, early = 0;
-        for (uint32_t k = 0; k < n; k++) fits |= (uint64_t)(of[k] <= most) << k;
-        for (uint32_t k = 0; units.need > 0 && k < n; k++) early |= (uint64_t)(of[k] < units.need) << k;
-        mask[id / 64] |= fits & ~(early & entry->mask[id / 64]);
+    uint32_t id_end = m->trie->id_end;
+    bool all_fit = units.left >= entry->units_most;
+    for (uint32_t id = 0; id < id_end; id += 64) {
+        uint32_t n = id_end - id < 64 ? id_end - id : 64, w = id / 64;
+        uint64_t fits = entry->counted[w], ends = units.need > 0 ? entry->mask[w] & fits : 0;
+        if (fits && !all_fit) fits &= at_most(entry->units + id, n, units.left);
+        if (ends) fits &= ~(ends & at_most(entry->units + id, n, units.need - 1));
+        mask[w] |= fits;
     }
 }
 
-/* The entry of a state for the tokens below a trie node, from the cache or made. */
-static bool entry_of(struct matcher *m, uint32_t parent, const struct place *place, bool has_exits,
+/* The entry of a state for the tokens below a trie node, from the cache or made. It has the exits by all bytes of the
+ * kinds, so that what follows a string in an object and in an array makes no difference. */
+static bool entry_of(struct matcher *m, uint32_t parent, const struct place *place, uint16_t exit_kinds,
                      struct mask_entry *entry)
 {
-    static const struct byte_set all = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}}, none;
+    const struct byte_set exit_bytes = bytes_of(exit_kinds);
     const struct gram_node *node = &m->g->nodes[place->node];
     bool counted = node->kind == NODE_COUNT;
-    const struct mask_key key = {m->constraint, node->a, place->a, parent, has_exits, counted};
+    const struct mask_key key = {m->constraint, &m->g->dfas[node->a], place->a, parent, exit_kinds, counted};
     if (mask_cache_get(m->cache, &key, entry)) return true;
     uint32_t exits = m->n_exits;
     memset(m->leaf_mask, 0, token_trie_words(m->trie) * sizeof *m->leaf_mask);
-    uint32_t looked = counted ? walk_units(m, place, parent, has_exits)
-                              : walk_leaf(m, place, parent, has_exits ? &all : &none, m->leaf_mask);
+    uint32_t looked =
+        counted ? walk_units(m, place, parent, &exit_bytes) : walk_leaf(m, place, parent, &exit_bytes, m->leaf_mask);
+    uint32_t n_exits = m->n_exits - exits;
     if (m->err.kind != ERR_NONE || !sort_exits(m, exits, counted)) return false;
-    *entry = (struct mask_entry){.mask = m->leaf_mask, .exits = m->sorted_exits, .exits_of = m->exits_of};
+    *entry = (struct mask_entry){.mask = m->leaf_mask, .exits = m->sorted_exits, .n_exits = n_exits};
     if (counted) {
         entry->units = m->leaf_units;
         entry->exit_units = m->sorted_units;
+        entry->counted = m->counted;
+        entry->units_most = m->units_most;
     }
     return looked < KEEP_NODES_MIN || mask_cache_put(m->cache, &key, entry, &m->err);
 }
 
-/* Adds the tokens of an entry, and pushes the exits that lead on with one of these bytes, by byte. The entry may be
- * gone when what is behind the exits is looked at. */
+/* Adds the tokens of an entry, and pushes the exits that lead on with one of these bytes. The entry may be gone when
+ * what is behind the exits is looked at. */
 static void add_entry(struct matcher *m, const struct mask_entry *entry, struct units units,
                       const struct byte_set *bytes, uint64_t *mask)
 {
     uint32_t n_words = token_trie_words(m->trie);
     for (uint32_t w = 0; !entry->units && w < n_words; w++) mask[w] |= entry->mask[w];
     if (entry->units) add_counted(m, entry, units, mask);
-    for (unsigned byte = 0; byte < 256; byte++) {
-        if (!byte_set_has(bytes, byte)) continue;
-        for (uint32_t e = entry->exits_of[byte]; e < entry->exits_of[byte + 1]; e++) {
-            bool fits = !entry->units || (entry->exit_units[e] <= units.left && entry->exit_units[e] >= units.need);
-            if (fits && !add_exit(m, entry->exits[e])) return;
-        }
+    for (uint32_t e = 0; e < entry->n_exits; e++) {
+        if (!byte_set_has(bytes, m->trie->bytes[entry->exits[e]])) continue;
+        bool fits = !entry->units || (entry->exit_units[e] <= units.left && entry->exit_units[e] >= units.need);
+        if (fits && !add_exit(m, entry->exits[e])) return;
     }
 }
 
@@ -327,10 +422,9 @@ static void allow_leaf(struct matcher *m, uint32_t parent, const struct place *p
     set_resume(m, place->stack);
     struct level behind = {.first = m->set_first, .n = m->n_places - m->set_first};
     struct byte_set bytes = first_bytes(m, behind.first, behind.first + behind.n);
-    bool has_exits = bytes.word[0] | bytes.word[1] | bytes.word[2] | bytes.word[3];
     if (m->trie->nodes[parent].end - parent < KEEP_NODES_MIN)
         walk_leaf(m, place, parent, &bytes, mask);
-    else if (m->err.kind == ERR_NONE && entry_of(m, parent, place, has_exits, &entry))
+    else if (m->err.kind == ERR_NONE && entry_of(m, parent, place, kinds_of(&bytes), &entry))
         add_entry(m, &entry, units_at(node, place), &bytes, mask);
     allow_exits(m, exits, &behind, depth, mask);
     m->n_places = places;

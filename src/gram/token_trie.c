@@ -1,6 +1,8 @@
 #include "gram/token_trie.h"
 
+#include "base/utf8.h"
 #include "gram/grow.h"
+#include "gram/text_kinds.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +80,60 @@ static bool lay_out(struct token_trie *trie, uint32_t *open, uint32_t nodes_room
     return true;
 }
 
+/* The kinds of text behind each byte of a token, where a character begins there and all that follow are whole. */
+static void kinds_behind(const struct token *token, uint16_t *behind)
+{
+    uint32_t n = token->n_bytes, code;
+    size_t used, valid = 0;
+    while (valid < n && utf8_next(token->bytes + valid, n - valid, &code, &used) == UTF8_VALID) valid += used;
+    uint16_t kinds = valid < n ? 1u << KIND_BROKEN : 0;
+    for (uint32_t depth = n; depth > 0; depth--) {
+        uint8_t byte = (uint8_t)token->bytes[depth - 1];
+        bool is_inside = depth < n && ((uint8_t)token->bytes[depth] & 0xC0) == 0x80;
+        behind[depth] = is_inside || depth > valid ? kinds | 1u << KIND_BROKEN : kinds;
+        if (depth > valid) continue;
+        if (byte < 0x80)
+            kinds |= (uint16_t)(1u << text_kind_of(byte));
+        else
+            kinds |= 1u << KIND_CHARACTER;
+    }
+}
+
+static void note_chars(struct token_trie *trie, uint32_t i)
+{
+    const struct token *token = &trie->tokens[trie->ids[i]];
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < token->n_bytes; k++) n += ((uint8_t)token->bytes[k] & 0xC0) != 0x80;
+    trie->chars[i] = n < UINT8_MAX ? (uint8_t)n : UINT8_MAX;
+}
+
+/* Goes along each token once more and notes what it has behind each of its nodes. path[d] is the node at depth d. */
+static bool note_below(struct token_trie *trie, uint32_t *path, struct err *err)
+{
+    trie->kinds_below = alloc_get_array(trie->alloc, trie->n_nodes, sizeof *trie->kinds_below, err);
+    trie->bytes_below = trie->kinds_below ? alloc_get(trie->alloc, trie->n_nodes, err) : NULL;
+    trie->chars = trie->bytes_below ? alloc_get_array(trie->alloc, trie->n_ids, 1, err) : NULL;
+    uint16_t *behind = trie->chars ? alloc_get_array(trie->alloc, trie->depth_max + 1, sizeof *behind, err) : NULL;
+    if (!behind) return false;
+    uint32_t node = 0, depth = 0;
+    const struct token *before = &(struct token){0};
+    for (uint32_t i = 0; i < trie->n_ids; i++) {
+        const struct token *token = &trie->tokens[trie->ids[i]];
+        for (depth = common_bytes(before, token); depth < token->n_bytes; depth++) path[depth + 1] = ++node;
+        kinds_behind(token, behind);
+        for (depth = 1; depth <= token->n_bytes; depth++) {
+            uint32_t bytes = token->n_bytes - depth, at = path[depth];
+            if (depth < token->n_bytes) trie->kinds_below[at] |= behind[depth];
+            if (bytes > UINT8_MAX) bytes = UINT8_MAX;
+            if (bytes > trie->bytes_below[at]) trie->bytes_below[at] = (uint8_t)bytes;
+        }
+        note_chars(trie, i);
+        before = token;
+    }
+    alloc_put(trie->alloc, behind);
+    return true;
+}
+
 static bool fill(struct token_trie *trie, struct err *err)
 {
     trie->ids = alloc_get_array(trie->alloc, trie->id_end, sizeof *trie->ids, err);
@@ -89,7 +145,7 @@ static bool fill(struct token_trie *trie, struct err *err)
         if (token->n_bytes > trie->depth_max) trie->depth_max = token->n_bytes;
     }
     uint32_t *open = alloc_get_array(trie->alloc, (uint64_t)trie->depth_max + 1, sizeof *open, err);
-    bool ok = open && sort_ids(trie, err) && lay_out(trie, open, 0, err);
+    bool ok = open && sort_ids(trie, err) && lay_out(trie, open, 0, err) && note_below(trie, open, err);
     alloc_put(trie->alloc, open);
     return ok;
 }
@@ -138,6 +194,9 @@ void token_trie_free(struct token_trie *trie)
     if (!trie) return;
     alloc_put(trie->alloc, trie->nodes);
     alloc_put(trie->alloc, trie->bytes);
+    alloc_put(trie->alloc, trie->kinds_below);
+    alloc_put(trie->alloc, trie->bytes_below);
+    alloc_put(trie->alloc, trie->chars);
     alloc_put(trie->alloc, trie->ids);
     alloc_put(trie->alloc, trie->tokens);
     alloc_put(trie->alloc, trie);

@@ -1,7 +1,8 @@
 /* The cost of a mask over a vocabulary of the size of GLM-5.2's. As a test it checks that large masks equal those of a
- * walk without cache; with --bench it prints times.
+ * walk without cache and what feeding every token gives; with --bench it prints times.
  *
- *   matcher_bench_test --bench      per token: mask and step, mean, median, 99th percentile and worst */
+ *   matcher_bench_test --bench      per token: mask and step, mean, median, 99th percentile and worst. Cold: nothing is
+ *                                   known of any other constraint either */
 #include "gram/matcher.h"
 
 #include "support/check.h"
@@ -135,7 +136,9 @@ static void bench_scene(struct bench *b, const struct scene *scene)
     uint64_t before = now_ns();
     struct constraint *constraint = compile(b, scene);
     uint64_t compile_ns = now_ns() - before;
-    struct matcher *first = start(b, b->cache, constraint), *m = start(b, b->cache, constraint);
+    struct mask_cache *cache = mask_cache_new(&b->alloc, b->trie, 16 << 20, &err);
+    assert_non_null(cache);
+    struct matcher *first = start(b, cache, constraint), *m = start(b, cache, constraint);
     for (int round = 0; round < ROUNDS; round++) {
         uint32_t n = 0;
         uint64_t sum = 0;
@@ -159,6 +162,7 @@ static void bench_scene(struct bench *b, const struct scene *scene)
     }
     matcher_free(m);
     matcher_free(first);
+    mask_cache_free(cache);
     constraint_drop(constraint);
 }
 
@@ -215,10 +219,107 @@ static void a_kept_mask_is_the_mask(void **state)
     bench_fini(&b);
 }
 
+/* Moves along a text, as a whole or up to its end. */
+static void go_along(const struct bench *b, struct matcher *m, const char *text)
+{
+    struct err err = {0};
+    bool taken;
+    for (const char *at = text; *at;) {
+        uint32_t id = longest(b, at);
+        if (!matcher_advance(m, id, &taken, &err) || !taken) fail_msg("not taken at \"%s\"", at);
+        at += b->vocabulary.tokens[id].n_bytes;
+    }
+}
+
+/* At places of every sort: inside strings, counted ones with few characters left, patterns, between marks, in a
+ * grammar. */
+static void a_mask_is_what_every_token_by_itself_says(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t scene;
+        const char *text;
+    } places[] = {
+        {0, "{\"na"},
+        {0, "{\"name\": \"Ada"},
+        {0, "{\"name\": \"Ada\", \"age\": 3"},
+        {1, "{\"title\": \""},
+        {1, "{\"title\": \"How a weir lets exactly as much water through as can be taken, and not a dr"},
+        {1, "{\"title\": \"\\u00"},
+        {1, "{\"title\": \"x\", \"slug\": \"a-"},
+        {3, "{\"a\": \"b\","},
+        {4, "Yes, because the"},
+        {4, "Yes, because the water has"},
+        {5, "(al"},
+        {5, "(alpha + 12"},
+    };
+    static uint64_t mask[MADE_VOCABULARY_TOKENS / 64 + 1];
+    struct bench b;
+    struct err err = {0};
+    bench_init(&b);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        uint32_t n_allowed = 0;
+        struct constraint *constraint = compile(&b, &scenes[places[i].scene]);
+        struct matcher *m = start(&b, b.cache, constraint), *scratch = start(&b, b.cache, constraint);
+        go_along(&b, m, places[i].text);
+        assert_true(matcher_allowed(m, mask, &err));
+        for (uint32_t id = 0; id < MADE_VOCABULARY_TOKENS; id++) {
+            bool taken;
+            assert_true(matcher_copy(scratch, m, &err) && matcher_advance(scratch, id, &taken, &err));
+            if (taken != (mask[id / 64] >> (id % 64) & 1)) fail_msg("%s: id %u: %d", places[i].text, id, taken);
+            n_allowed += taken;
+        }
+        print_message("%6u tokens behind %s\n", n_allowed, places[i].text);
+        assert_true(n_allowed > 0);
+        matcher_free(m);
+        matcher_free(scratch);
+        constraint_drop(constraint);
+    }
+    bench_fini(&b);
+}
+
+/* What a string may hold is found out once, and not for every schema that has strings. */
+static void what_one_schema_has_found_the_next_one_knows(void **state)
+{
+    (void)state;
+    static const struct scene first = {
+        "first", CONSTRAINT_SCHEMA,
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"string\"}}}",
+        "{\"a\":\"some text"};
+    static const struct scene second = {"second", CONSTRAINT_SCHEMA,
+                                        "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}", "[\"other text"};
+    static const struct scene other = {"other", CONSTRAINT_SCHEMA,
+                                       "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^x[^,]*$\"}}",
+                                       "[\"x other text"};
+    static const struct scene *const all[] = {&first, &second, &other};
+    static uint64_t mask[MADE_VOCABULARY_TOKENS / 64 + 1];
+    struct bench b;
+    struct err err = {0};
+    uint64_t bytes[3];
+    bench_init(&b);
+    for (int i = 0; i < 3; i++) {
+        struct constraint *constraint = compile(&b, all[i]);
+        struct matcher *m = start(&b, b.cache, constraint);
+        constraint_drop(constraint); /* what is kept of it outlives it */
+        go_along(&b, m, all[i]->text);
+        assert_true(matcher_allowed(m, mask, &err));
+        bytes[i] = mask_cache_bytes(b.cache);
+        matcher_free(m);
+    }
+    print_message("bytes kept: %llu, %llu, %llu\n", (unsigned long long)bytes[0], (unsigned long long)bytes[1],
+                  (unsigned long long)bytes[2]);
+    assert_true(bytes[0] > 0);
+    assert_int_equal(bytes[1], bytes[0]);
+    assert_true(bytes[2] > bytes[1]); /* the kept bytes do tell: another automaton has a mask of its own */
+    bench_fini(&b);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kept_mask_is_the_mask),
+        cmocka_unit_test(a_mask_is_what_every_token_by_itself_says),
+        cmocka_unit_test(what_one_schema_has_found_the_next_one_knows),
     };
     if (argc > 1 && strcmp(argv[1], "--bench") == 0) return bench();
     return cmocka_run_group_tests(tests, NULL, NULL);
