@@ -46,6 +46,16 @@ struct schema_parts {
     bool never; /* one of them is `false` */
 };
 
+enum { TASKS_MAX = 1 << 16, BUCKETS = 1 << 12 };
+
+/* Parts whose node, link, is known and not yet compiled. */
+struct schema_task {
+    struct schema_part *parts;
+    uint32_t n, link, bucket_next; /* bucket_next: task + 1 */
+    enum spelling spelling;
+    bool never;
+};
+
 struct schema {
     struct builder *builder;
     struct json_nodes *nodes;
@@ -85,6 +95,9 @@ const struct schema_path *schema_path_index(const struct schema *s, const struct
 bool schema_value(struct schema *s, const struct schema_parts *parts, enum spelling spelling, uint32_t *node,
                   struct err *err) MUST_CHECK;
 
+/* Leaves out parts that say nothing of their own, so that many ways to the same schema are one task. */
+void schema_drop_empty(struct schema_parts *parts);
+
 /* Adds a schema, whose path must have been made; `true` adds nothing, `false` makes the parts impossible. `from`: what
  * says that it holds for the same value, or NULL when it is the first; a schema that comes from itself is refused. */
 bool schema_add_part(const struct schema *s, struct schema_parts *parts, const struct schema_part *from,
@@ -92,6 +105,10 @@ bool schema_add_part(const struct schema *s, struct schema_parts *parts, const s
 
 /* Takes $ref and allOf in. */
 bool schema_expand(const struct schema *s, struct schema_parts *parts, struct err *err) MUST_CHECK;
+
+/* Whether *list, the value of a keyword, is an array of schemas and not empty. */
+bool schema_list(const struct schema *s, const struct schema_part *part, const char *key, struct json_object **list,
+                 struct err *err) MUST_CHECK;
 
 /* A whole number of a keyword, at most max; *value is left alone when the keyword is not there. */
 bool schema_count(const struct schema *s, const struct schema_part *part, const char *key, uint32_t max,

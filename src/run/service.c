@@ -11,55 +11,6 @@
 
 enum { RETRY_S_MAX = 60, FIRST_ANSWER_S = 10 };
 
-static void forget_open(struct service *s, const struct ticket *t)
-{
-    for (uint32_t i = 0; i < s->n_open; i++)
-        if (s->open[i] == t) {
-            s->open[i] = s->open[--s->n_open];
-            return;
-        }
-    ASSERT(!"a ticket that was not open is done");
-}
-
-void service_count_done(struct service *service, const struct ticket *ticket, const struct service_result *result)
-{
-    struct service *s = service;
-    pthread_mutex_lock(&s->lock);
-    forget_open(s, ticket);
-    if (result->usage.n_generated > 0 && result->decode_ns > 0) {
-        double total_s = (double)(result->prompt_ns + result->decode_ns) / 1e9;
-        s->answer_s = s->answer_s > 0 ? 0.7 * s->answer_s + 0.3 * total_s : total_s;
-        s->stats.decode_ns += result->decode_ns;
-        s->stats.n_decoded += result->usage.n_generated - 1; /* the first came with the prompt's last pass */
-        s->stats.last_tokens_per_second = (double)(result->usage.n_generated - 1) / ((double)result->decode_ns / 1e9);
-    }
-    pthread_cond_broadcast(&s->idle);
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* Under the lock. */
-static void wake_engine(struct service *s)
-{
-    char byte = 0;
-    s->is_nudged = true;
-    pthread_cond_signal(&s->work);
-    if (s->wake_fds[1] >= 0 && write(s->wake_fds[1], &byte, 1) < 0) ASSERT(errno == EAGAIN); /* it is full of wakes */
-}
-
-void service_nudge(struct service *service)
-{
-    pthread_mutex_lock(&service->lock);
-    wake_engine(service);
-    pthread_mutex_unlock(&service->lock);
-}
-
-void service_count_pause(struct service *service)
-{
-    pthread_mutex_lock(&service->lock);
-    service->n_pauses++;
-    pthread_mutex_unlock(&service->lock);
-}
-
 /* A pipe that never makes anybody wait. */
 static bool open_pipe(int fds[2], struct err *err)
 {
@@ -145,7 +96,7 @@ uint32_t service_stop(struct service *service, int64_t ns)
     uint32_t n_cancelled = s->n_open;
     for (uint32_t i = 0; i < s->n_open; i++) job_cancel(&s->open[i]->job);
     s->stops = true;
-    wake_engine(s);
+    service_wake(s);
     pthread_mutex_unlock(&s->lock);
     if (s->has_thread) pthread_join(s->thread, NULL);
     s->has_thread = false;
@@ -218,7 +169,7 @@ enum service_refusal service_submit(struct service *service, const struct servic
         s->open[s->n_open++] = t;
         if (++s->n_numbers == 0) s->n_numbers++;
         t->number = s->n_numbers;
-        wake_engine(s);
+        service_wake(s);
     }
     pthread_mutex_unlock(&s->lock);
     if (refusal == SERVICE_TAKEN) {

@@ -96,9 +96,14 @@ void ticket_see_prompt_token(struct ticket *ticket, const struct sampled *sample
 bool service_make(struct service **service, struct alloc *alloc, const struct service_settings *settings,
                   struct err *err) MUST_CHECK;
 
+/* --- service_news.c --- */
+
 void service_count_done(struct service *service, const struct ticket *ticket, const struct service_result *result);
 void service_count_pause(struct service *service);
-void service_nudge(struct service *service); /* the engine thread looks at its jobs again. Any thread */
+
+/* The engine thread looks at its jobs again. Any thread; wake is for who holds the lock. */
+void service_nudge(struct service *service);
+void service_wake(struct service *service);
 
 /* --- engine_room.c --- */
 
