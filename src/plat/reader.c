@@ -540,11 +540,15 @@ void reader_reprioritise(struct reader *r, uint64_t tag, enum read_priority prio
     }
 }
 
+/* What has landed is fetched before more may land: a device that is done as soon as it is asked would otherwise be
+ * given all that is queued for each request that is fetched. */
 bool reader_poll(struct reader *r, struct read_done *done)
 {
     launch(r);
-    land(r, 0);
-    launch(r);
+    if (r->done.first == NONE) {
+        land(r, 0);
+        launch(r);
+    }
     return fetch(r, done);
 }
 

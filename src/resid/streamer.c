@@ -13,6 +13,7 @@ enum {
     RETRIES_MAX = 3, /* of an embedding row that could not be read */
 };
 #define PAUSE_NS INT64_C(10000000)
+#define LOOK_NS INT64_C(20000000) /* that looking after reads may take before what is computed goes on */
 #define NO_TOKEN UINT32_MAX
 
 /* A wanted expert: WAITING for a slot, COMING from disk, READY to be handed out; GONE when it was or never will be. */
@@ -128,9 +129,13 @@ static void start_hints(struct streamer *s)
     }
 }
 
+/* Memory that is touched for the first time can make a read slower to begin than it is to land. Reads would then land
+ * for as long as there are any, and whoever called would be away for seconds. */
 static void keep_going(struct streamer *s)
 {
-    while (absorb(s, false)) continue;
+    int64_t since_ns = clock_now_ns(s->with.clock);
+    while (absorb(s, false))
+        if (clock_now_ns(s->with.clock) - since_ns >= LOOK_NS) return;
     start_misses(s);
     (void)absorb(s, false); /* hands the new reads to the device */
     if (s->next_hint == s->n_hints && s->next_preload == s->n_preload) return;

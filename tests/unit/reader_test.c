@@ -243,6 +243,31 @@ static void demand_overtakes_and_hints_leave_room(void **state)
     bench_close(&b);
 }
 
+/* A device that is done as soon as it is asked: what is fetched one by one must not make all that is queued begin. */
+static void a_device_that_is_done_at_once_is_not_given_everything(void **state)
+{
+    (void)state;
+    enum { READS = 64, DEPTH = 4 };
+    static unsigned char buffers[READS][256];
+    struct bench b = {.device = {.seed = 1}};
+    struct err err = {0};
+    struct read_done done;
+    bench_open(&b, DEPTH, READS);
+    for (unsigned i = 0; i < READS; i++) {
+        struct read_request ask = ask_for(&b, i * 256, 256, buffers[i], i);
+        assert_true(reader_submit(b.reader, &ask, &err));
+    }
+    for (unsigned k = 1; k <= READS; k++) {
+        assert_true(reader_poll(b.reader, &done));
+        assert_int_equal(done.error, 0);
+        uint64_t n_landed = reader_stats(b.reader)->n_requests[READ_DEMAND];
+        assert_true(n_landed >= k);
+        assert_true(n_landed < k + DEPTH);
+    }
+    assert_int_equal(reader_outstanding(b.reader), 0);
+    bench_close(&b);
+}
+
 /* Of eight places hints take four, guesses two, and neither begins beside a read that is wanted. */
 static void what_nobody_asked_for_waits_until_nothing_else_flies(void **state)
 {
@@ -515,6 +540,7 @@ int main(void)
         cmocka_unit_test(eio_is_tried_three_more_times_with_a_pause),
         cmocka_unit_test(the_ceiling_may_pass_the_end_but_a_cut_file_is_told),
         cmocka_unit_test(demand_overtakes_and_hints_leave_room),
+        cmocka_unit_test(a_device_that_is_done_at_once_is_not_given_everything),
         cmocka_unit_test(what_nobody_asked_for_waits_until_nothing_else_flies),
         cmocka_unit_test(cancel_and_promote),
         cmocka_unit_test(freeing_with_reads_in_flight_leaves_nothing),

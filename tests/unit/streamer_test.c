@@ -52,6 +52,7 @@ struct rig {
     struct alloc alloc;
     struct patched patched;
     struct sim_clock pauses;
+    struct aio_sim *device; /* NULL: a real one */
     struct config config;
     struct catalogue catalogue;
     struct inventory inventory;
@@ -82,7 +83,9 @@ static bool rig_stream(struct rig *r, bool threads, uint64_t slot_bytes, struct 
     struct aio *aio;
     struct reader_settings settings = {.depth = 8, .requests_max = 128, .files_max = 64};
     struct spine_choice all = {.with_dsa = true, .with_mtp = true};
-    bool ok = threads ? aio_pool_new(&aio, &r->alloc, 8, 2, err) : aio_uring_new(&aio, &r->alloc, 8, err);
+    bool ok = r->device ? aio_sim_new(&aio, &r->alloc, 8, r->device, &r->pauses, err)
+              : threads ? aio_pool_new(&aio, &r->alloc, 8, 2, err)
+                        : aio_uring_new(&aio, &r->alloc, 8, err);
     if (!ok) return false;
     if (!reader_new(&r->reader, &r->alloc, aio, clock_real(), &settings, err)) return false;
     enum reader_direct direct = threads ? READER_BUFFERED : READER_DIRECT_IF_POSSIBLE;
@@ -288,6 +291,46 @@ static void embedding_rows_are_read_patiently(void **state)
     rig_close(&r);
 }
 
+/* Every read takes its time from whoever looks after it, as those do that touch memory for the first time. */
+static int take_time(void *context, const struct aio_read *read)
+{
+    struct sim_clock *clock = context;
+    (void)read;
+    clock->now_ns += INT64_C(30000000);
+    return 0;
+}
+
+static void a_look_after_slow_reads_is_short(void **state)
+{
+    (void)state;
+    enum { IDS = 64, READS_A_LOOK = 24, LOOKS_MAX = 1000 }; /* of one expert: six pieces, and what lands beside them */
+    struct rig r = {0};
+    struct err err = {0};
+    struct aio_sim device = {.seed = 3};
+    uint32_t ids[IDS], layer = 0, n_looks = 0;
+    rig_files(&r, "plain");
+    r.device = &device;
+    if (!rig_stream(&r, true, 64 << 20, &err)) fail_msg("%s", err.text);
+    device.fault = take_time; /* from here on: the spine is loaded */
+    device.fault_context = &r.pauses;
+    while (!r.inventory.layers[layer].experts) layer++;
+    for (uint32_t e = 0; e < r.config.n_experts; e++) ids[e] = e;
+    const struct slots_stats *stats = slots_stats(streamer_slots(r.weights));
+    uint64_t before = device.n_attempts, most = 0;
+    r.weights->ops->hint(r.weights, layer, ids, r.config.n_experts, r.config.n_experts);
+    for (; stats->n_resident < r.config.n_experts && n_looks < LOOKS_MAX; n_looks++) {
+        uint64_t at = device.n_attempts;
+        r.weights->ops->tend(r.weights);
+        if (device.n_attempts - at > most) most = device.n_attempts - at;
+    }
+    printf("%d experts in %d looks, of %d reads at most\n", (int)stats->n_resident, (int)n_looks, (int)most);
+    assert_int_equal(stats->n_resident, r.config.n_experts);
+    assert_true(n_looks > 1);
+    assert_true(most <= READS_A_LOOK);
+    assert_true(device.n_attempts - before > READS_A_LOOK); /* or one look could have been all of it */
+    rig_close(&r);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -312,8 +355,11 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streamed_is_resident),        cmocka_unit_test(a_checkpoint_is_refused_by_name),
-        cmocka_unit_test(damage_in_the_spine_is_told), cmocka_unit_test(embedding_rows_are_read_patiently),
+        cmocka_unit_test(streamed_is_resident),
+        cmocka_unit_test(a_checkpoint_is_refused_by_name),
+        cmocka_unit_test(damage_in_the_spine_is_told),
+        cmocka_unit_test(embedding_rows_are_read_patiently),
+        cmocka_unit_test(a_look_after_slow_reads_is_short),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
