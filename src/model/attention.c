@@ -299,6 +299,7 @@ bool attention_run(struct forward *f, uint32_t layer, const struct block_weights
                           .width = (size_t)c->kv_rank + c->rope_dim};
     project_latents(&a);
     stage_end(&f->stages, STAGE_PROJECT);
+    if (!forward_goes_on(f, layer, err)) return false;
     if (!indexer_run(f, layer, block, err)) return false;
     stage_end(&f->stages, STAGE_INDEX);
     for (size_t first = 0; first < f->n_rows; first += ATTEND_ROWS) {

@@ -98,6 +98,20 @@ static bool admit_row(struct forward *f, size_t r, struct kv *kv, uint32_t token
     return true;
 }
 
+/* Each may be a read that waits for the disk, so few are asked for at a time. */
+enum { EMBED_ROWS = 8 };
+
+static bool embed_rows(struct forward *f, uint32_t layer, struct err *err)
+{
+    for (size_t first = 0; first < f->n_rows; first += EMBED_ROWS) {
+        size_t n = f->n_rows - first < EMBED_ROWS ? f->n_rows - first : EMBED_ROWS;
+        if (!forward_goes_on(f, layer, err)) return false;
+        if (!f->weights->ops->embed(f->weights, f->tokens + first, n, f->stream + first * f->config.hidden, err))
+            return false;
+    }
+    return true;
+}
+
 struct norm {
     float *y;
     const float *w;
@@ -178,7 +192,7 @@ bool forward_pass(struct forward *forward, const struct forward_row *rows, size_
         if (!admit_row(f, r, rows[r].kv, rows[r].token, rows[r].position, err)) return false;
         n_logit_rows = place_logits(f, r, rows[r].wants_logits, n_logit_rows);
     }
-    if (!f->weights->ops->embed(f->weights, f->tokens, n_rows, f->stream, err)) return false;
+    if (!embed_rows(f, 0, err)) return false;
     stage_end(&f->stages, STAGE_EMBED);
     foresee_run(f, 0); /* a poor guess, but the disk has nothing else to do */
     stage_end(&f->stages, STAGE_ROUTER);
@@ -199,7 +213,7 @@ static bool join_mtp_inputs(struct forward *f, const struct block_weights *block
     float eps = f->config.rms_eps;
     for (size_t r = 0; r < f->n_rows; r++)
         f->kern.rmsnorm(f->mtp_in + (2 * r + 1) * hidden, rows[r].hidden, vector_of(block, ROLE_H_NORM), hidden, eps);
-    if (!f->weights->ops->embed(f->weights, f->tokens, f->n_rows, f->stream, err)) return false;
+    if (!embed_rows(f, f->config.n_layers, err)) return false;
     for (size_t r = 0; r < f->n_rows; r++)
         f->kern.rmsnorm(f->mtp_in + 2 * r * hidden, f->stream + r * hidden, vector_of(block, ROLE_E_NORM), hidden, eps);
     linear_apply(&f->linear, f->stream, &block->role[ROLE_EH_PROJ], f->mtp_in, f->n_rows);

@@ -81,8 +81,9 @@ void forward_free(struct forward *forward); /* NULL is fine */
 struct kv_pool *forward_kv_pool(struct forward *forward);
 void forward_observe(struct forward *forward, const struct forward_observer *observer); /* NULL: nobody */
 
-/* Asked on the engine thread before every layer and every expert, and between tiles of rows; false calls the pass off:
- * it fails with ERR_CANCELLED and no sequence has moved. NULL: never asked. */
+/* Asked on the engine thread before every few embedding rows, every layer and every expert, and between tiles of rows,
+ * by the MTP layer too; false calls the pass off: it fails with ERR_CANCELLED and no sequence has moved. NULL: never
+ * asked. */
 typedef bool forward_poll_fn(void *context, uint32_t layer);
 void forward_set_poll(struct forward *forward, forward_poll_fn *poll, void *context);
 

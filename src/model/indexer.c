@@ -200,6 +200,7 @@ bool indexer_run(struct forward *f, uint32_t layer, const struct block_weights *
     bool any = false;
     for (size_t r = 0; r < f->n_rows; r++) any = any || needs_scores(f, r);
     if (any) {
+        if (!forward_goes_on(f, layer, err)) return false;
         project_queries(&ix);
         if (f->n_rows < FEW_ROWS_PER_THREAD * team_threads(f->team))
             select_few(&ix);

@@ -272,11 +272,16 @@ static size_t add_pairs(struct scheduler *s, struct running *r, size_t n, bool w
     return n;
 }
 
+/* Whether the last pass read some of the job's prompt. */
+static bool has_prompt_rows(const struct running *r)
+{
+    return r->kv.n_rows - r->n_kept < r->job->n_prompt;
+}
+
 /* All jobs of the pass: those that read a prompt or want drafts have their pairs taken in, the others' wait. */
 static bool takes_in(const struct scheduler *s, const struct running *r, uint32_t depth)
 {
-    bool is_prompt = r->kv.n_rows - r->n_kept < r->job->n_prompt;
-    if (is_prompt) return r->absorbs;
+    if (has_prompt_rows(r)) return r->absorbs;
     if (depth > 0 || !s->settings.weighs_drafts) return true;
     return r->n_pending + r->n_kept > DRAFTS_PENDING_MAX && draft_control_is_hopeful(&s->control);
 }
@@ -298,13 +303,33 @@ static size_t pairs_of_pass(struct scheduler *s, uint32_t *depths)
     return n;
 }
 
+/* Asked while the layer runs. A prompt takes it long enough for its client to leave; those beside it begin anew then.
+ */
+static bool step_is_wanted(void *context, uint32_t layer)
+{
+    struct scheduler *s = context;
+    bool anybody = false;
+    (void)layer;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct running *r = &s->running[i];
+        if (r->n_kept == 0 || !r->is_absorbed) continue;
+        bool has_left = job_is_cancelled(r->job);
+        if (has_left && has_prompt_rows(r)) return false;
+        anybody = anybody || !has_left;
+    }
+    return anybody;
+}
+
 static bool run_step(struct scheduler *s, size_t n_rows)
 {
-    struct err ignored;
+    struct err why = {0};
     struct draft_stats *stats = &s->stats.drafts;
     struct pass_meter before = meter_read(s);
-    bool ok = engine_mtp(s->engine, s->mtp_rows, n_rows, &ignored);
+    forward_set_poll(engine_forward(s->engine), step_is_wanted, s);
+    bool ok = engine_mtp(s->engine, s->mtp_rows, n_rows, &why);
+    forward_set_poll(engine_forward(s->engine), NULL, NULL);
     struct pass_meter after = meter_read(s);
+    s->stats.n_called_off += why.kind == ERR_CANCELLED;
     struct pass_seen seen = between(&before, &after, n_rows);
     stats->n_steps++;
     stats->n_step_rows += n_rows;
