@@ -3,7 +3,6 @@
 #include "base/assert.h"
 #include "base/utf8.h"
 #include "fmt/tokenizer_int.h"
-#include <inttypes.h>
 #include <string.h>
 
 /* Pieces that are not in the vocabulary and were merged before. One place for each hash, the newest wins: prose repeats

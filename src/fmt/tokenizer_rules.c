@@ -1,6 +1,5 @@
 /* What a tokenizer.json says around its vocabulary: normalizer, split pattern, template and decoder. */
 #include "fmt/tokenizer_int.h"
-#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,13 +1,7 @@
 #include "gram/schema_int.h"
 
 #include "fmt/json_text.h"
-#include "gram/grow.h"
-#include <inttypes.h>
 #include <json-c/json_object.h>
-#include <json-c/json_pointer.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A choice between the branches of the first anyOf or oneOf, each together with all the other parts. */

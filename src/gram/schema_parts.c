@@ -4,7 +4,6 @@
 #include "fmt/json_text.h"
 #include <json-c/json_object.h>
 #include <json-c/json_pointer.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

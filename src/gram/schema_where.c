@@ -1,9 +1,7 @@
 /* Where in a schema something stands, and messages that say so. */
 #include "gram/schema_int.h"
-#include <json-c/json_object.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 const struct schema_path *schema_path_key(const struct schema *s, const struct schema_path *up, const char *key,
                                           struct err *err)

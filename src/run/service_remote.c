@@ -5,7 +5,6 @@
  * It waits for two descriptors: the stream, and a pipe that is written to when there is something to send. */
 #include "run/service_int.h"
 
-#include "base/assert.h"
 #include "run/engine_link.h"
 #include <errno.h>
 #include <poll.h>

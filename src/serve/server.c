@@ -8,7 +8,6 @@
 #include "serve/responses_store.h"
 #include "serve/routes.h"
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
