@@ -28,7 +28,8 @@ struct tune {
     const struct command_context *context;
     struct tuning_setting settings[N_CANDIDATES]; /* those that are tried */
     unsigned n_settings, n_runs;
-    struct buf trials; /* JSON */
+    const atomic_bool *cancel; /* watched once: a second watch would forget a Ctrl-C that came between two runs */
+    struct buf trials;         /* JSON */
 };
 
 /* --- one run --- */
@@ -45,7 +46,7 @@ static bool choose(struct settings *out, const struct tune *t, const unsigned *c
 }
 
 /* A prompt of ids from all over the vocabulary, so that it wants experts as a text would, and a greedy answer. */
-static bool answer(struct engine *engine, double *seconds, struct err *err)
+static bool answer(const struct tune *t, struct engine *engine, double *seconds, struct err *err)
 {
     uint32_t prompt[PROMPT_TOKENS], vocab = engine_config(engine)->vocab,
                                     room = engine_settings_of(engine)->context_tokens;
@@ -58,7 +59,7 @@ static bool answer(struct engine *engine, double *seconds, struct err *err)
     sampling.ignore_eos = true;
     for (uint32_t i = 0; i < n; i++) prompt[i] = (uint32_t)(UINT64_C(2654435761) * (i + 1) % vocab);
     const struct dialogue_request request = {
-        .prompt = prompt, .n_prompt = n, .sampling = &sampling, .key = 1, .cancel = interrupt_watch()};
+        .prompt = prompt, .n_prompt = n, .sampling = &sampling, .key = 1, .cancel = t->cancel};
     if (!dialogue_new(&dialogue, engine, NULL, clock_real(), err)) return false;
     bool ok = dialogue_start(dialogue, &request, err);
     while (ok && dialogue_result(dialogue)->reason == STOP_NONE) ok = dialogue_next(dialogue, &token, err);
@@ -79,7 +80,7 @@ static bool run(void *context, const unsigned *chosen, double *seconds, struct e
     struct engine *engine = NULL;
     with.settings = &settings;
     bool ok = choose(&settings, t, chosen, err) && engine_settings_from(&engine_settings, &with, err) &&
-              engine_open(&engine, with.alloc, with.fs, &engine_settings, err) && answer(engine, seconds, err);
+              engine_open(&engine, with.alloc, with.fs, &engine_settings, err) && answer(t, engine, seconds, err);
     engine_close(engine);
     if (ok && t->n_runs++ == 0)
         fprintf(with.log, "weir: a run takes %.1f s, apart from opening the model; there are at most %u\n", *seconds,
@@ -215,6 +216,7 @@ static bool tune(struct tune *t, struct err *err)
     unsigned chosen[TUNING_SETTINGS_MAX];
     struct location place;
     if (!pick(t, err) || !profile_locate(&place, t->context, t->context->operands[0], err)) return false;
+    t->cancel = interrupt_watch();
     const struct tuning tuning = {
         .settings = t->settings,
         .n_settings = t->n_settings,
@@ -223,7 +225,7 @@ static bool tune(struct tune *t, struct err *err)
         .context = t,
         .run = run,
         .tried = tried,
-        .cancel = interrupt_watch(),
+        .cancel = t->cancel,
     };
     return tuning_search(&tuning, chosen, err) && save(t, chosen, place.path, err);
 }
