@@ -35,7 +35,9 @@ static bool failed(const struct registry *r, struct err *err)
     case SQLITE_LOCKED: return err_set(err, ERR_BUSY, "%s: another process is writing it; try again", r->path);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB: return err_set(err, ERR_DATA, "%s: damaged (%s); remove it and run weir scan", r->path, why);
-    default: return err_set(err, ERR_IO, "%s: %s", r->path, why);
+    default:
+        return err_set(err, ERR_IO, "%s: %s; see whether its folder may be written and has room, or set XDG_DATA_HOME",
+                       r->path, why);
     }
 }
 
@@ -123,7 +125,9 @@ static bool open_database(struct registry *r, const char *folder, bool may_creat
     if (sqlite3_open_v2(r->path, &r->db, flags, NULL) != SQLITE_OK) return failed(r, err);
     sqlite3_extended_result_codes(r->db, 1);
     sqlite3_busy_timeout(r->db, BUSY_MS);
-    return run(r, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", err) && migrate(r, err);
+    /* A rollback journal, which a data base has unless it is told otherwise: of two processes that make it a write-ahead
+     * log at once, one fails at once, whatever the time it is ready to wait. */
+    return run(r, "PRAGMA synchronous = NORMAL", err) && migrate(r, err);
 }
 
 bool registry_open(struct registry **registry, struct alloc *alloc, const char *folder, bool may_create,
@@ -135,7 +139,8 @@ bool registry_open(struct registry **registry, struct alloc *alloc, const char *
     r->alloc = alloc;
     bool fits = snprintf(r->path, sizeof r->path, "%s/registry.db", folder) < (int)sizeof r->path;
     bool is_absent = fits && !may_create && access(r->path, F_OK) != 0;
-    bool ok = fits || err_set(err, ERR_USER, "%.100s...: the path is too long", folder);
+    bool ok =
+        fits || err_set(err, ERR_USER, "%.100s...: the path is too long; XDG_DATA_HOME can name a shorter one", folder);
     ok = ok && (is_absent || open_database(r, folder, may_create, err));
     if (ok && !is_absent)
         *registry = r;
