@@ -3,6 +3,7 @@
 #include "support/check.h"
 #include "support/faulty_write.h"
 #include "support/hub_server.h"
+#include "support/small_disk.h"
 #include "support/temp_folder.h"
 
 #include <dirent.h>
@@ -547,6 +548,48 @@ static void a_full_disk_stops_and_goes_on(void **state)
     assert_true(n_failed > 5);
 }
 
+enum { CHILD_PASSED, CHILD_FAILED, CHILD_SKIPPED };
+
+/* Too small, and it is told so; then told to be large enough, so that it fills up under way. */
+static void fill_a_small_disk(const char *cache)
+{
+    struct fetch_result result;
+    struct fetch_job job = job_into(cache);
+    struct faulty_write boasts = {.free_bytes = UINT64_C(1) << 40};
+    if (!small_disk_mount(cache, 1 << 20)) _exit(CHILD_SKIPPED);
+    expect_failure(&job, ERR_FAILED, "make room, or put the cache elsewhere with HF_HUB_CACHE");
+    assert_int_equal(count_entries(cache), 0);
+    job = job_into(cache);
+    job.ws = faulty_write_system(&boasts);
+    expect_failure(&job, ERR_IO, "No space left on device; make room on this disk and run the same command again");
+    small_disk_resize(cache, 8 << 20);
+    job = job_into(cache);
+    expect_success(&job, &result);
+    assert_true(seen.credit > 0 && seen.bytes_missing < seen.bytes); /* it went on from what had found room */
+}
+
+/* The file system itself refuses, where the tests beside this one only say that it does. */
+static void a_small_disk_fills_up(void **state)
+{
+    (void)state;
+    int status;
+    char cache[300];
+    snprintf(cache, sizeof cache, "%s", temp_path(&folder, "small"));
+    assert_int_equal(mkdir(cache, 0700), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fill_a_small_disk(cache);
+        fflush(NULL);
+        _exit(CHILD_PASSED);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == CHILD_SKIPPED) skip();
+    assert_int_equal(WEXITSTATUS(status), CHILD_PASSED);
+}
+
 static void every_write_that_fails(void **state)
 {
     (void)state;
@@ -881,6 +924,7 @@ int main(void)
         TEST(lists_that_are_refused),
         TEST(too_little_room),
         TEST(a_full_disk_stops_and_goes_on),
+        TEST(a_small_disk_fills_up),
         TEST(every_write_that_fails),
         TEST(every_allocation_that_fails),
         TEST(cancelled_and_gone_on_with),
