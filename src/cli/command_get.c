@@ -45,7 +45,7 @@ static bool read_token_file(struct getting *g, struct err *err)
     if (!location_hub_token(&path, c->environment, err)) return false;
     if (!file_present(c->fs, path.path)) return true;
     g->token = file_read_all(c->alloc, c->fs, path.path, TOKEN_FILE_BYTES_MAX, &bytes, err);
-    if (!g->token) return false;
+    if (!g->token) return err_context(err, "the hub's token (HF_TOKEN_PATH can name another file)");
     char *token = g->token + strspn(g->token, " \t\r\n");
     size_t n = strcspn(token, " \t\r\n");
     if (token[n + strspn(token + n, " \t\r\n")]) n = strlen(token); /* more than one word: refused below */
@@ -83,7 +83,9 @@ static bool read_network(struct getting *g, struct err *err)
     n->endpoint = endpoint ? endpoint : DEFAULT_ENDPOINT;
     bool is_plain = strncmp(n->endpoint, "http://", 7) == 0;
     if (!is_plain && strncmp(n->endpoint, "https://", 8) != 0)
-        return err_set(err, ERR_USER, "HF_ENDPOINT: '%.200s' is no address such as " DEFAULT_ENDPOINT, n->endpoint);
+        return err_set(err, ERR_USER,
+                       "HF_ENDPOINT: '%.200s' is no address such as " DEFAULT_ENDPOINT "; unset it for that one",
+                       n->endpoint);
     /* In capitals HTTP_PROXY is left alone: a server that runs programs sets it from a visitor's header. */
     n->proxy = is_plain ? first_of(environment, "http_proxy", "all_proxy", "ALL_PROXY", NULL)
                         : first_of(environment, "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY");

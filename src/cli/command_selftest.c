@@ -26,7 +26,7 @@ static bool make_folder(struct selftest *t, struct err *err)
     int n = snprintf(t->folder, sizeof t->folder, "%s/weir-selftest-XXXXXX", root ? root : "/tmp");
     if (n >= (int)sizeof t->folder) {
         t->folder[0] = 0;
-        return err_set(err, ERR_USER, "TMPDIR is longer than %d bytes", FOLDER_BYTES_MAX - 32);
+        return err_set(err, ERR_USER, "TMPDIR is longer than %d bytes; name a shorter path", FOLDER_BYTES_MAX - 32);
     }
     if (!mkdtemp(t->folder)) {
         err_set(err, ERR_IO, "%s: no folder can be made: %s; TMPDIR names another place", t->folder, strerror(errno));
@@ -151,7 +151,7 @@ static bool run_all(struct selftest *t, const atomic_bool *stop, struct err *err
     bool (*const steps[])(const struct selftest *t, struct err *err) = {run_in_other_ways, kill_and_restore};
     if (!make_folder(t, err) || !make_model(t, err) || !make_reference(t, err)) return false;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        if (*stop) return err_set(err, ERR_CANCELLED, "stopped");
+        if (*stop) return err_set(err, ERR_CANCELLED, "stopped before all was compared");
         if (!steps[i](t, err)) return false;
     }
     return true;

@@ -188,8 +188,10 @@ static bool verify(struct verifying *v, struct err *err)
     progress_clear(&v->progress);
     if (!ok || !(c->settings->json ? print_json(v, err) : print_text(v, err))) return false;
     if (verify_is_clean(&v->report)) return true;
-    return err_set(err, ERR_DATA, "%s: damaged or not complete (%" PRIu32 " files%s)", job.dir, v->report.n_bad_files,
-                   v->report.model_problem[0] ? ", and the model as a whole" : "");
+    return err_set(err, ERR_DATA,
+                   "%s: damaged or not complete (%" PRIu32
+                   " files%s); the report says what, and how to replace only that",
+                   job.dir, v->report.n_bad_files, v->report.model_problem[0] ? ", and the model as a whole" : "");
 }
 
 int command_verify(struct command_context *context)

@@ -43,6 +43,12 @@ static bool note_error(struct examination *e, const char *subject, const char *a
     return true;
 }
 
+static void judge_damage(struct finding *finding)
+{
+    finding->kind = ERR_DATA;
+    finding_advise(finding, "fetch the file again, or take the incomplete set out of the folder");
+}
+
 static void judge_capability(struct findings *findings, const char *subject, enum capability has, const char *reason,
                              const char *without)
 {
@@ -51,8 +57,7 @@ static void judge_capability(struct findings *findings, const char *subject, enu
     else if (has == CAPABILITY_ABSENT)
         finding_advise(findings_add(findings, SEVERITY_WARNING, subject, "absent: %s", reason), "%s", without);
     else
-        finding_advise(findings_add(findings, SEVERITY_PROBLEM, subject, "%s", reason),
-                       "fetch the file again, or take the incomplete set out of the folder");
+        judge_damage(findings_add(findings, SEVERITY_PROBLEM, subject, "%s", reason));
 }
 
 static void judge_inventory(struct examination *e)

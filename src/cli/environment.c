@@ -26,7 +26,7 @@ static bool join(struct location *out, const char *root, const char *rest, struc
 {
     int n = snprintf(out->path, sizeof out->path, "%s%s", root, rest);
     if (n >= 0 && n < (int)sizeof out->path) return true;
-    return err_set(err, ERR_USER, "%.100s...: the path is too long", root);
+    return err_set(err, ERR_USER, "%.100s...: the path is too long; choose a shorter one", root);
 }
 
 static bool in_home(struct location *out, char *const *environment, const char *wanted, const char *rest,

@@ -356,7 +356,7 @@ static bool store_choice(const struct option *option, unsigned *out, const char 
 
 static bool store_text(const char **out, const char *text, const char *where, struct err *err)
 {
-    if (!*text) return err_set(err, ERR_USER, "%s: the value is empty", where);
+    if (!*text) return err_set(err, ERR_USER, "%s: the value is empty; give one, or leave the option out", where);
     *out = text;
     return true;
 }
@@ -364,7 +364,7 @@ static bool store_text(const char **out, const char *text, const char *where, st
 static bool store_texts(struct option_texts *out, const char *text, const char *where, struct err *err)
 {
     if (out->n == OPTION_TEXTS_MAX)
-        return err_set(err, ERR_USER, "%s: given more than %d times", where, OPTION_TEXTS_MAX);
+        return err_set(err, ERR_USER, "%s: given more than %d times; leave some out", where, OPTION_TEXTS_MAX);
     if (!store_text(&out->text[out->n], text, where, err)) return false;
     out->n++;
     return true;

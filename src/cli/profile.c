@@ -16,7 +16,8 @@ bool profile_locate(struct location *out, const struct command_context *context,
     struct digest digest = {0};
     char whole[PATH_MAX], text[DIGEST_TEXT];
     if (!context->settings->state_folder)
-        return err_set(err, ERR_USER, "neither XDG_STATE_HOME nor HOME is set, so there is no place for a profile");
+        return err_set(err, ERR_USER,
+                       "neither XDG_STATE_HOME nor HOME is set, so there is no place for a profile; set one of them");
     if (!realpath(model_dir, whole))
         snprintf(whole, sizeof whole, "%s", model_dir); /* what it lacks, others will say */
     bool ok =
@@ -26,7 +27,8 @@ bool profile_locate(struct location *out, const struct command_context *context,
     const char *name = strrchr(whole, '/');
     int n = snprintf(out->path, sizeof out->path, "%s/profiles/%.*s-%.*s.ini", context->settings->state_folder,
                      NAME_BYTES_MAX, name ? name + 1 : whole, DIGITS, text);
-    return (n > 0 && n < (int)sizeof out->path) || err_set(err, ERR_USER, "%.100s...: the path is too long", whole);
+    return (n > 0 && n < (int)sizeof out->path) ||
+           err_set(err, ERR_USER, "%.100s...: the path is too long; XDG_STATE_HOME can name a shorter one", whole);
 }
 
 bool profile_apply(struct settings *settings, const struct command_context *context, struct err *err)
@@ -43,7 +45,8 @@ bool profile_apply(struct settings *settings, const struct command_context *cont
 static bool remove_profile(const char *path, struct err *err)
 {
     return unlink(path) == 0 || errno == ENOENT ||
-           err_set(err, ERR_IO, "%s: cannot be removed: %s", path, strerror(errno));
+           err_set(err, ERR_IO, "%s: cannot be removed: %s; remove it by hand, or choose another XDG_STATE_HOME", path,
+                   strerror(errno));
 }
 
 bool profile_write(const char *path, struct alloc *alloc, const char *lines, size_t bytes, struct err *err)

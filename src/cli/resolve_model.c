@@ -86,7 +86,7 @@ bool resolve_model(const struct command_context *context, const char *word, stru
     bool is_path = !word[0] || strchr("/.~", word[0]) || access(word, F_OK) == 0;
     if (is_path) {
         if (snprintf(out->path, sizeof out->path, "%s", word) < (int)sizeof out->path) return true;
-        return err_set(err, ERR_USER, "%.100s...: the path is too long", word);
+        return err_set(err, ERR_USER, "%.100s...: the path is too long; reach the model by a shorter one", word);
     }
     if (!open_registry(&registry, context, false, err)) return false;
     bool ok = registry_each(registry, offer, &search, err) && choose(&search, out, err);

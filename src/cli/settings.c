@@ -200,11 +200,11 @@ static int take_pair(void *context, const char *section, const char *name, const
         return refuse(reader);
     }
     if (strcmp(name, CONFIG_OPTION) == 0) {
-        err_set(err, ERR_USER, "a configuration file cannot name another one");
+        err_set(err, ERR_USER, "a configuration file cannot name another one; leave this line out");
         return refuse(reader);
     }
     if (reader->has[options_row(option)]) {
-        err_set(err, ERR_USER, "'%s' was given before (or this line begins with blanks)", name);
+        err_set(err, ERR_USER, "'%s' was given before (or this line begins with blanks); leave one of them out", name);
         return refuse(reader);
     }
     reader->has[options_row(option)] = true;
@@ -226,7 +226,7 @@ static bool read_config(struct settings *settings, struct alloc *alloc, struct f
     reader.rest = text;
     if (strlen(text) != bytes) {
         reader.line = 1;
-        err_set(err, ERR_USER, "not a text: it has a zero byte at offset %zu", strlen(text));
+        err_set(err, ERR_USER, "not a text: it has a zero byte at offset %zu; write it anew", strlen(text));
         refuse(&reader);
     } else {
         int line = ini_parse_stream(next_line, &reader, take_pair, &reader);

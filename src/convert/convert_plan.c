@@ -293,7 +293,7 @@ static bool find_block_scales(struct maker *m, struct convert_tensor *out, const
         return err_set(err, ERR_DATA, "%s/%s: %s is an FP8 vector; FP8 is read for matrices only", m->catalogue->dir,
                        shard, w->name);
     if (scale->dtype != DTYPE_F32)
-        return err_set(err, ERR_DATA, "%s/%s: %s is not F32", m->catalogue->dir,
+        return err_set(err, ERR_DATA, "%s/%s: %s is not F32, as factors of FP8 tensors must be", m->catalogue->dir,
                        m->catalogue->shards[scale->shard].name, name);
     out->source_scale = scale;
     return check_shape(m, scale, div_up(w->rows, CONVERT_FP8_BLOCK), div_up(w->columns, CONVERT_FP8_BLOCK), err);

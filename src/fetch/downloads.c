@@ -63,11 +63,12 @@ static uint64_t bytes_done(const struct run *run)
 
 /* --- inside a transfer --- */
 
-static bool fatal(struct lane *lane, const char *format, uint64_t told, uint64_t wanted)
+static bool differs_in_size(struct err *err, const struct work *work, uint64_t bytes)
 {
-    char text[200];
-    snprintf(text, sizeof text, format, told, wanted);
-    return err_set(&lane->run->fatal, ERR_DATA, "%s: %s", lane->work->blob->path, text);
+    return err_set(err, ERR_DATA,
+                   "%s: the server's file has %" PRIu64 " bytes, the hub's list says %" PRIu64
+                   "; was it changed just now? run the same command again",
+                   work->blob->path, bytes, work->blob->bytes);
 }
 
 static bool answer_begins(void *context, const struct http_answer *answer)
@@ -79,8 +80,7 @@ static bool answer_begins(void *context, const struct http_answer *answer)
     struct segments *segments = &blob->segments;
     if (answer->status == 206) {
         if (answer->range_total != HTTP_UNKNOWN && answer->range_total != blob->bytes)
-            return fatal(lane, "the server's file has %" PRIu64 " bytes, the hub's list says %" PRIu64,
-                         answer->range_total, blob->bytes);
+            return differs_in_size(&lane->run->fatal, work, answer->range_total);
         lane->has_strayed = answer->range_first != segments_offset(segments, lane->segment);
         return !lane->has_strayed;
     }
@@ -141,11 +141,7 @@ static bool count_failure(struct run *run, struct work *work, const struct http_
 static bool start_without_ranges(struct run *run, struct work *work, const struct http_done *done, struct err *err)
 {
     uint64_t total = done->answer.range_total;
-    if (total != HTTP_UNKNOWN && total != work->blob->bytes)
-        return err_set(err, ERR_DATA,
-                       "%s: the server's file has %" PRIu64 " bytes, the hub's list says %" PRIu64
-                       "; was it changed just now? run the same command again",
-                       work->blob->path, total, work->blob->bytes);
+    if (total != HTTP_UNKNOWN && total != work->blob->bytes) return differs_in_size(err, work, total);
     work->has_no_ranges = true;
     for (int i = 0; i < HTTP_TRANSFERS_MAX; i++) run->lanes[i].is_stale |= run->lanes[i].work == work;
     return blob_restart(work->blob, err) && count_failure(run, work, done, "the server refuses ranges", err);
@@ -171,7 +167,8 @@ static bool take_done(struct run *run, const struct http_done *done, struct err 
     if (status == 416) return start_without_ranges(run, work, done, err);
     if (!done->ok && !done->is_stopped) {
         if (done->can_retry) return count_failure(run, work, done, done->text, err);
-        return err_set(err, ERR_NETWORK, "%s: %s", work->blob->path, done->text);
+        return err_set(err, ERR_NETWORK, "%s: the transfer failed: %s; are HF_ENDPOINT and the proxy settings right?",
+                       work->blob->path, done->text);
     }
     if (status == 200 || status == 206) return count_failure(run, work, done, "the answer ended early", err);
     if (refusal_passes(status)) return count_failure(run, work, done, "the hub cannot answer", err);

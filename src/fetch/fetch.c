@@ -115,8 +115,10 @@ static bool ask(struct fetch *f, const char *url, struct answer *answer, struct 
             return refusal_explain(err, &job->network, what, status);
         }
         if (!has_answer && (!done.can_retry || n > TRANSPORT_FAILURES_MAX))
-            return err_set(err, ERR_NETWORK, "%s: cannot ask the hub at %s: %s", job->repo.id, job->network.endpoint,
-                           done.text);
+            return err_set(err, ERR_NETWORK,
+                           "%s: cannot ask the hub at %s: %s; is there a network, and are HF_ENDPOINT and the "
+                           "proxy settings right?",
+                           job->repo.id, job->network.endpoint, done.text);
         if (!pause_before_again(f, &done, n, err)) return false;
     }
 }
@@ -150,13 +152,16 @@ static bool choose(struct fetch *f, struct err *err)
     char pattern[200];
     const struct fetch_job *job = f->job;
     if (hub_idle_pattern(&job->selection, &f->listing, pattern, sizeof pattern))
-        return err_set(err, ERR_USER, "--include: no file of %s matches '%s'", job->repo.id, pattern);
+        return err_set(err, ERR_USER,
+                       "--include: no file of %s matches '%s'; --include '*' --dry-run lists what there is",
+                       job->repo.id, pattern);
     f->wanted = alloc_get_array(job->alloc, f->listing.n_files, sizeof *f->wanted, err);
     if (!f->wanted) return false;
     for (uint32_t i = 0; i < f->listing.n_files; i++)
         if (hub_selects(&job->selection, f->listing.files[i].path)) f->wanted[f->n_wanted++] = f->listing.files[i];
     if (f->n_wanted == 0)
-        return err_set(err, ERR_USER, "%s: none of its %" PRIu32 " files is wanted", job->repo.id, f->listing.n_files);
+        return err_set(err, ERR_USER, "%s: none of its %" PRIu32 " files is wanted; --include and --exclude say which",
+                       job->repo.id, f->listing.n_files);
     if (!job->selection.include && !has_weights(f))
         return err_set(err, ERR_USER,
                        "%s: has no *.safetensors at its top, so it is no model for weir; --include fetches other files",
@@ -313,7 +318,8 @@ static bool find_offline(struct fetch *f, struct err *err)
     if (found && !report(f, commit, err)) return false;
     if (!found || stat(f->result->path, &st) != 0 || !S_ISDIR(st.st_mode))
         return err_set(err, ERR_NETWORK,
-                       "%s, revision %s: not in the cache %s, and the hub is not asked because HF_HUB_OFFLINE is set",
+                       "%s, revision %s: not in the cache %s, and the hub is not asked because HF_HUB_OFFLINE is set; "
+                       "unset it once to fetch the model",
                        repo->id, repo->revision, f->job->cache);
     f->result->was_offline = true;
     return true;

@@ -54,7 +54,7 @@ bool hub_parse_repo(struct hub_repo *repo, const char *word, const char *revisio
         return err_set(err, ERR_USER, "'%.200s' is not the name of a repository, such as org/name or org/name@revision",
                        word);
     if (strlen(revision) >= sizeof repo->revision || !is_revision(revision))
-        return err_set(err, ERR_USER, "'%.200s' is not a revision: a branch, a tag or a commit", revision);
+        return err_set(err, ERR_USER, "'%.200s' is not a revision; give a branch, a tag or a commit", revision);
     snprintf(repo->revision, sizeof repo->revision, "%s", revision);
     return true;
 }
@@ -133,7 +133,9 @@ static bool read_file(struct hub_file *file, struct json_object *entry, struct a
     struct json_object *path = NULL;
     if (!json_object_is_type(entry, json_type_object) || !json_object_object_get_ex(entry, "rfilename", &path) ||
         !json_object_is_type(path, json_type_string))
-        return err_set(err, ERR_DATA, "%s: the hub's list has an entry without a file name", name);
+        return err_set(err, ERR_DATA,
+                       "%s: the hub's list has an entry without a file name; is this endpoint a complete mirror?",
+                       name);
     const char *text = json_object_get_string(path);
     size_t bytes = (size_t)json_object_get_string_len(path);
     show_path(shown, sizeof shown, text);
@@ -156,7 +158,9 @@ static bool read_files(struct hub_listing *l, struct json_object *siblings, cons
 {
     size_t n = json_object_array_length(siblings);
     if (n == 0 || n > FILES_MAX)
-        return err_set(err, ERR_DATA, "%s: the hub lists %zu files; 1 to %d can be handled", name, n, FILES_MAX);
+        return err_set(err, ERR_DATA,
+                       "%s: the hub lists %zu files, and 1 to %d can be handled; is this the repository you mean?",
+                       name, n, FILES_MAX);
     l->files = arena_get_array(&l->arena, n, sizeof *l->files, err);
     if (!l->files) return false;
     for (size_t i = 0; i < n; i++)
@@ -165,7 +169,8 @@ static bool read_files(struct hub_listing *l, struct json_object *siblings, cons
     qsort(l->files, l->n_files, sizeof *l->files, compare_files);
     for (uint32_t i = 1; i < l->n_files; i++)
         if (strcmp(l->files[i - 1].path, l->files[i].path) == 0)
-            return err_set(err, ERR_DATA, "%s: the hub lists '%s' twice", name, l->files[i].path);
+            return err_set(err, ERR_DATA, "%s: the hub lists '%s' twice; is this endpoint a complete mirror?", name,
+                           l->files[i].path);
     return true;
 }
 

@@ -17,7 +17,7 @@ static bool print_path(struct hub_path *path, struct err *err, const char *forma
     int n = vsnprintf(path->text, sizeof path->text, format, args);
     va_end(args);
     if (n >= 0 && n < (int)sizeof path->text) return true;
-    return err_set(err, ERR_USER, "%.100s...: the path is too long", path->text);
+    return err_set(err, ERR_USER, "%.100s...: the path is too long; HF_HUB_CACHE can name a shorter one", path->text);
 }
 
 void hub_cache_init(struct hub_cache *cache, const char *root, const char *id, struct alloc *alloc,
@@ -75,7 +75,7 @@ static bool print_target(struct hub_path *target, const struct hub_file *file, s
         if (*c == '/') used += (size_t)snprintf(target->text + used, sizeof target->text - used, "../");
     int n = snprintf(target->text + used, sizeof target->text - used, "../../blobs/%s", file->blob);
     if (n >= 0 && used + (size_t)n < sizeof target->text) return true;
-    return err_set(err, ERR_USER, "%.100s...: the path is too long", file->path);
+    return err_set(err, ERR_USER, "%.100s...: the path is too long; --exclude leaves the file out", file->path);
 }
 
 bool hub_cache_link(const struct hub_cache *cache, const char *commit, const struct hub_file *file, struct err *err)

@@ -56,7 +56,8 @@ static bool add_file(struct verification *v, const char *name, struct err *err)
     struct file file;
     struct err ignored = {0}; /* that it cannot be opened is found again, and told, when it is read */
     if (report->n_files == FILES_MAX)
-        return err_set(err, ERR_DATA, "%s: more than %d files", v->job->dir, (int)FILES_MAX);
+        return err_set(err, ERR_DATA, "%s: more than %d files; give the folder of one model", v->job->dir,
+                       (int)FILES_MAX);
     struct verify_file *out = &report->files[report->n_files];
     out->name = arena_text(&report->arena, name, strlen(name), err);
     if (!out->name) return false;
@@ -93,8 +94,10 @@ static bool list_files(struct verification *v, struct err *err)
     const char *name;
     DIR *folder = opendir(v->job->dir);
     if (!folder)
-        return err_set(err, errno == ENOENT || errno == ENOTDIR ? ERR_DATA : ERR_IO, "%s: cannot open the folder: %s",
-                       v->job->dir, strerror(errno));
+        return err_set(
+            err, errno == ENOENT || errno == ENOTDIR ? ERR_DATA : ERR_IO,
+            "%s: cannot open the folder: %s; give the folder of a model, or part of a name that weir models lists",
+            v->job->dir, strerror(errno));
     for (struct dirent *entry; ok && (entry = readdir(folder));)
         ok = !is_of_interest(v, entry->d_name) || add_file(v, entry->d_name, err);
     closedir(folder);
@@ -180,8 +183,10 @@ static bool check_model(struct verification *v, struct err *err)
     bool ok = config_read(&m->config, job->alloc, job->fs, job->dir, &why) &&
               catalogue_open(&m->catalogue, job->alloc, job->fs, job->dir, &why) &&
               inventory_build(&m->inventory, job->alloc, &m->config, &m->catalogue, &why);
-    if (ok && m->inventory.dsa == CAPABILITY_REFUSED) ok = err_set(&why, ERR_DATA, "DSA: %s", m->inventory.dsa_reason);
-    if (ok && m->inventory.mtp == CAPABILITY_REFUSED) ok = err_set(&why, ERR_DATA, "MTP: %s", m->inventory.mtp_reason);
+    if (ok && m->inventory.dsa == CAPABILITY_REFUSED)
+        ok = err_set(&why, ERR_DATA, "the sparse index is incomplete: %s", m->inventory.dsa_reason);
+    if (ok && m->inventory.mtp == CAPABILITY_REFUSED)
+        ok = err_set(&why, ERR_DATA, "the MTP layer is incomplete: %s", m->inventory.mtp_reason);
     inventory_fini(&m->inventory);
     catalogue_close(&m->catalogue);
     alloc_put(job->alloc, m);

@@ -60,12 +60,16 @@ static bool read_record(struct verify_expectations *x, struct err *err)
     struct json_object *doc = NULL;
     const struct verify_job *job = x->job;
     if (snprintf(path, sizeof path, "%s/" RECORD_NAME, job->dir) >= (int)sizeof path)
-        return err_set(err, ERR_USER, "%.100s...: the path is too long", job->dir);
+        return err_set(err, ERR_USER,
+                       "%.100s...: the path is too long; reach it by a shorter one, through a link or from nearer",
+                       job->dir);
     if (!file_present(job->fs, path)) return true;
     char *text = file_read_all(job->alloc, job->fs, path, RECORD_BYTES_MAX, &bytes, err);
     if (!text) return false;
-    bool ok = json_doc_parse(&doc, job->alloc, &json_rules_file, path, text, bytes, err) &&
-              add_list(x, doc, "files", err) && add_list(x, doc, "outputs", err);
+    bool is_json = json_doc_parse(&doc, job->alloc, &json_rules_file, path, text, bytes, err) ||
+                   err_context(err, "the record of the conversion, without which no checksum is known; remove it to do "
+                                    "without");
+    bool ok = is_json && add_list(x, doc, "files", err) && add_list(x, doc, "outputs", err);
     json_object_put(doc);
     alloc_put(job->alloc, text);
     return ok;

@@ -194,7 +194,9 @@ bool verify_read_file(const struct verify_reader *reader, struct verify_file *fi
     struct reading r = {.reader = reader, .out = file};
     const struct verify_job *job = reader->job;
     if (snprintf(r.path, sizeof r.path, "%s/%s", job->dir, file->name) >= (int)sizeof r.path)
-        return err_set(err, ERR_USER, "%.100s...: the path is too long", job->dir);
+        return err_set(err, ERR_USER,
+                       "%.100s...: the path is too long; reach it by a shorter one, through a link or from nearer",
+                       job->dir);
     if (!file_open(&r.file, job->alloc, job->fs, r.path, &why)) {
         if (why.kind != ERR_NOMEM) return tell(&r, "", why.text, err);
         *err = why;

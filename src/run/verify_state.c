@@ -17,14 +17,16 @@ static bool state_path(const struct verify_job *job, char path[VERIFY_PATH_MAX],
 {
     char folder[PATH_MAX], digest[DIGEST_TEXT];
     struct digest state;
-    if (!realpath(job->dir, folder)) return err_set(err, ERR_IO, "%s: %s", job->dir, strerror(errno));
+    if (!realpath(job->dir, folder))
+        return err_set(err, ERR_IO, "%s: cannot be followed to its end: %s", job->dir, strerror(errno));
     if (!digest_init(&state, err)) return false;
     bool ok = digest_add(&state, folder, strlen(folder), err) && digest_text(&state, digest, err);
     digest_fini(&state);
     if (!ok) return false;
     digest[KEY_DIGITS] = 0;
     if (snprintf(path, VERIFY_PATH_MAX, "%s/verify-%s.json", job->state_folder, digest) < VERIFY_PATH_MAX) return true;
-    return err_set(err, ERR_USER, "%.100s...: the path is too long", job->state_folder);
+    return err_set(err, ERR_USER, "%.100s...: the path is too long; XDG_STATE_HOME can name a shorter one",
+                   job->state_folder);
 }
 
 /* --- reading --- */

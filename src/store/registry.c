@@ -125,8 +125,8 @@ static bool open_database(struct registry *r, const char *folder, bool may_creat
     if (sqlite3_open_v2(r->path, &r->db, flags, NULL) != SQLITE_OK) return failed(r, err);
     sqlite3_extended_result_codes(r->db, 1);
     sqlite3_busy_timeout(r->db, BUSY_MS);
-    /* A rollback journal, which a data base has unless it is told otherwise: of two processes that make it a write-ahead
-     * log at once, one fails at once, whatever the time it is ready to wait. */
+    /* A rollback journal, which a data base has unless it is told otherwise: of two processes that make it a
+     * write-ahead log at once, one fails at once, whatever the time it is ready to wait. */
     return run(r, "PRAGMA synchronous = NORMAL", err) && migrate(r, err);
 }
 

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ struct path {
 
 static bool stopped(struct err *err)
 {
-    return err_set(err, ERR_CANCELLED, "stopped");
+    return err_set(err, ERR_CANCELLED, "stopped before all was looked through");
 }
 
 static bool pass_over(struct scan *s, const char *path, const char *reason, struct err *err)
@@ -253,8 +254,10 @@ static bool walk(struct scan *s, const char *path, unsigned depth, struct err *e
 {
     struct entries e = {0};
     struct err why = {0};
-    if (++s->n_folders > FOLDERS_MAX)
-        return err_set(err, ERR_USER, "%s: more than %d folders to look through; scan smaller ones", path, FOLDERS_MAX);
+    uint32_t most = s->job->n_folders_max ? s->job->n_folders_max : FOLDERS_MAX;
+    if (++s->n_folders > most)
+        return err_set(err, ERR_USER, "%s: more than %" PRIu32 " folders to look through; scan smaller ones", path,
+                       most);
     names_init(&e.folders, s->job->alloc);
     bool ok = list_entries(&e, path, &why);
     if (!ok && why.kind) {
@@ -282,8 +285,10 @@ static bool is_a_folder(const char *path)
 static bool make_absolute(struct path *out, const char *path, struct err *err)
 {
     static_assert(PATH_BYTES_MAX >= PATH_MAX, "realpath writes up to PATH_MAX bytes");
-    if (!is_a_folder(path)) return err_set(err, ERR_USER, "%s: there is no such folder", path);
-    return realpath(path, out->text) || err_set(err, ERR_IO, "%s: %s", path, strerror(errno));
+    if (!is_a_folder(path))
+        return err_set(err, ERR_USER, "%s: there is no such folder; give one that holds models", path);
+    return realpath(path, out->text) ||
+           err_set(err, ERR_IO, "%s: cannot be followed to its end: %s", path, strerror(errno));
 }
 
 static bool keep_root(void *context, const char *path)

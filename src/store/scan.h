@@ -21,6 +21,7 @@ struct scan_job {
     const char *hub_cache;    /* looked through when it is there; NULL: none */
     const char *const *roots; /* [n_roots] to be remembered; each must be a folder */
     size_t n_roots;
+    uint32_t n_folders_max; /* to look through; 0: the usual limit */
     struct scan_watch watch;
     struct alloc *alloc;
     struct file_system fs;

@@ -741,6 +741,34 @@ static void lose_factors(struct plain_set *set)
         }
 }
 
+/* Factors of a tensor that is none of FP8. */
+static void add_factors(struct plain_set *set)
+{
+    static const float one = 1;
+    plain_add(set, "lm_head.weight_scale_inv", "F32", 1, 1, &one, sizeof one);
+}
+
+static void make_fp8_vector(struct plain_set *set)
+{
+    static const float one = 1;
+    struct plain_tensor *t = plain_find(set, "model.norm.weight");
+    strcpy(t->dtype, "F8_E4M3");
+    t->bytes = t->shape[0];
+    plain_add(set, "model.norm.weight_scale_inv", "F32", 1, 1, &one, sizeof one);
+}
+
+static void change_factors(struct plain_set *set)
+{
+    for (unsigned i = 0; i < set->n; i++)
+        if (ends_with(set->tensors[i].name, "_scale_inv")) strcpy(set->tensors[i].dtype, "I32");
+}
+
+static void lose_indexers(struct plain_set *set)
+{
+    for (unsigned i = 0; i < set->n; i++)
+        if (strstr(set->tensors[i].name, "indexer")) snprintf(set->tensors[i].name, 160, "x%u", i);
+}
+
 static void cut_rows(struct plain_set *set)
 {
     struct plain_tensor *t = plain_find(set, "lm_head.weight");
@@ -760,17 +788,20 @@ static void bad_sources_are_refused_by_name(void **state)
     struct convert_options o = small_options();
     static const struct {
         void (*change)(struct plain_set *set);
-        const char *words[4];
+        const char *words[5];
     } cases[] = {
-        {make_nan, {"lm_head.weight", "nan", "[5, 7]"}},
+        {make_nan, {"lm_head.weight", "nan", "[5, 7]", "which no integer stands for"}},
         {make_infinite_norm, {"model.norm.weight", "-inf", "[9, 0]"}},
         {make_fp8_nan, {"nan", "[0, 3]", "factor"}},
-        {lose_tensor, {"model.layers.2.mlp.experts.1.up_proj.weight is missing", "main"}},
+        {lose_tensor, {"model.layers.2.mlp.experts.1.up_proj.weight is missing, which the main pass needs"}},
         {lose_mtp_tensor, {"model.layers.3.enorm.weight is missing", "mtp"}},
         {fuse_experts, {"model.layers.1.mlp.experts.gate_up_proj", "not supported"}},
-        {lose_factors, {"_scale_inv", "FP8"}},
+        {lose_factors, {"_scale_inv", " is FP8, but its factors "}},
+        {add_factors, {"lm_head.weight is no FP8 tensor, yet lm_head.weight_scale_inv exists"}},
+        {make_fp8_vector, {"model.norm.weight is an FP8 vector; FP8 is read for matrices only"}},
+        {change_factors, {"_scale_inv", " is not F32, as factors of FP8 tensors must be"}},
         {cut_rows, {"lm_head.weight has shape [36, 40]", "[37, 40]"}},
-        {change_dtype, {"model.embed_tokens.weight", "is I16"}},
+        {change_dtype, {"model.embed_tokens.weight", "is I16; F32, F16, BF16 and F8_E4M3 can be converted"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *to = temp_path(&folder, "from-bad");
@@ -786,20 +817,26 @@ static void bad_options_are_refused(void **state)
     const char *to = temp_path(&folder, "bad-options");
     struct convert_options o = small_options();
     o.group = 24;
-    REFUSE(source, to, o, ERR_USER, "group", "24");
+    REFUSE(source, to, o, ERR_USER, "readers find groups of 16, 32, ", "not 24");
     o = small_options();
     o.io_bits = 3;
-    REFUSE(source, to, o, ERR_USER, "3 bits");
+    REFUSE(source, to, o, ERR_USER, "3 bits cannot be made, only 4 and 8");
     o = small_options();
     o.passes = 1 << CONVERT_MAIN; /* without the pass that keeps it */
     REFUSE(source, to, o, ERR_USER, "indexer pass");
     o = small_options();
     o.passes = 64;
-    REFUSE(source, to, o, ERR_USER, "passes");
+    REFUSE(source, to, o, ERR_USER, "passes: unknown bits 0x40");
+    o = small_options();
+    o.shard_bytes = 0;
+    REFUSE(source, to, o, ERR_USER, "the size of a shard and the number of weights held at once cannot be 0");
+    o = small_options();
+    o.passes = 1 << CONVERT_INDEXER;
+    REFUSE(changed_source(lose_indexers), to, o, ERR_DATA, "no shard holds an indexer tensor of a full layer");
     /* Group 64 at a width of 144 has the sizes of group 48: a reader would take it for that. */
     o = small_options();
     o.group = 64;
-    REFUSE(FP8_FIXTURE, to, o, ERR_USER, "144", "int4-grouped 48", "--group 32");
+    REFUSE(FP8_FIXTURE, to, o, ERR_USER, "144", "has the sizes of another format", "int4-grouped 48", "--group 32");
     assert_false(file_exists(to));
 }
 

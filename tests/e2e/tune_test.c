@@ -5,6 +5,7 @@
 #include "support/temp_folder.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #define FIXTURES "tests/fixtures/glm52-tiny/"
 
@@ -129,6 +130,14 @@ static void a_broken_profile(void **state)
     write_profile(""); /* nothing to keep: none is left */
     assert_false(file_exists(profile));
     write_profile("");
+
+    struct alloc alloc = {0};
+    struct err err = {0};
+    assert_int_equal(mkdir(profile, 0700), 0); /* what stands in the way is named, with what to do */
+    assert_false(profile_write(profile, &alloc, "", 0, &err));
+    assert_non_null(strstr(err.text, ": cannot be removed: "));
+    assert_non_null(strstr(err.text, "; remove it by hand, or choose another XDG_STATE_HOME"));
+    assert_int_equal(alloc.live, 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)

@@ -1,5 +1,5 @@
 /* The registry keeps what it was told, grows with new versions, and says what is wrong with a file that is not it. */
-#include "store/registry.h"
+#include "store/scan.h"
 #include "support/check.h"
 #include "support/temp_folder.h"
 
@@ -106,6 +106,31 @@ static void roots_are_kept_once(void **state)
     seen[0] = 0;
     assert_true(registry_each_root(registry, see_root, seen, &err));
     assert_string_equal(seen, "");
+    registry_close(registry);
+}
+
+/* Somebody who asks for the whole disk is told, before hours have gone by. */
+static void a_scan_has_an_end(void **state)
+{
+    (void)state;
+    char inner[400], text[700];
+    struct scan_result result;
+    struct registry *registry = open_it();
+    snprintf(inner, sizeof inner, "%s", temp_path(&folder, "data/b"));
+    assert_int_equal(mkdir(inner, 0700), 0);
+    const char *roots[] = {temp_path(&folder, "data")};
+    struct scan_job job = {.registry = registry,
+                           .roots = roots,
+                           .n_roots = 1,
+                           .n_folders_max = 2,
+                           .alloc = &alloc,
+                           .fs = file_system_real()};
+    assert_false(scan_all(&job, &result, &err));
+    assert_int_equal(err.kind, ERR_USER);
+    snprintf(text, sizeof text, "%s/weir: more than 2 folders to look through; scan smaller ones", roots[0]);
+    assert_string_equal(err.text, text);
+    job.n_folders_max = 3;
+    if (!scan_all(&job, &result, &err)) fail_msg("%s", err.text);
     registry_close(registry);
 }
 
@@ -219,8 +244,8 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(models_come_and_go),  TEST(roots_are_kept_once), TEST(none_is_an_empty_one), TEST(versions),
-        TEST(what_is_no_database), TEST(several_processes),   TEST(memory_runs_out),
+        TEST(models_come_and_go), TEST(roots_are_kept_once), TEST(a_scan_has_an_end), TEST(none_is_an_empty_one),
+        TEST(versions),           TEST(what_is_no_database), TEST(several_processes), TEST(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
