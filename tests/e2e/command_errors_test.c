@@ -534,15 +534,16 @@ static const struct error_case cases[] = {
 
     /* get: what happens on the way */
     {"no room", lists_a_giant, "get org/name", 1, "the disk has only", "/.cache/huggingface/hub", "HF_HUB_CACHE"},
-    {"files are refused for long", files_are_overrun, "get org/name", 6, "asks to wait for 100000 seconds", ".json",
-     "run the same command again"},
-    {"files are gone", files_are_gone, "get org/name", 6, "answers 410", "org", "is its name right"},
-    {"redirections without end", goes_in_circles, "get org/name", 6, "the transfer failed", ".json",
-     "are HF_ENDPOINT and the proxy settings right?"},
+    {"files are refused for long", files_are_overrun, "get org/name --include config.json", 6,
+     "asks to wait for 100000 seconds", "config.json", "run the same command again"},
+    {"files are gone", files_are_gone, "get org/name --include config.json", 6, "answers 410", "config.json",
+     "is its name right"},
+    {"redirections without end", goes_in_circles, "get org/name --include config.json", 6, "the transfer failed",
+     "config.json", "are HF_ENDPOINT and the proxy settings right?"},
     {"a range of another file", ranges_of_another_file, "get org/name", 4, "the hub's list says", "model.safetensors",
      "run the same command again"},
-    {"other bytes than were promised", sends_something_else, "get org/name", 4, "has not the digest", ".json",
-     "is something between here and the hub changing it?"},
+    {"other bytes than were promised", sends_something_else, "get org/name --include config.json", 4,
+     "has not the digest", "config.json", "is something between here and the hub changing it?"},
 
     /* scan, models, and a MODEL's name */
     {"no such folder", NULL, "scan @/nowhere", 2, "there is no such folder", "@/nowhere", "give one that holds"},
@@ -827,7 +828,7 @@ static void what_is_interrupted_says_so(void **state)
     small_container();
     interrupt_at("tune @/m --runs 32", "weir: a run takes", "weir: stopped before a decision\n");
     interrupt_at("selftest", "ok  a model was made", "weir: stopped before all was compared\n");
-    server.script->pause_us = 20000;
+    server.script->stalls = true; /* halfway, so that it cannot end before it is asked to */
     interrupt_at("get org/name", " to fetch, ", "weir: stopped; the same command goes on\n");
     end();
 }
