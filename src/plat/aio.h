@@ -2,9 +2,9 @@
 #define PLAT_AIO_H
 /* The device under a reader: starts single attempts at a positioned read and reports what each one gave, like pread.
  *
- * Three implementations: io_uring, a pool of threads, and a simulated device for tests. None of them retries, splits
- * or orders anything: that is the reader's work and the same code over all three. Owned by one reader and called from
- * its thread only. At most `depth` attempts are started and not yet reaped. */
+ * Three implementations: io_uring, a pool of threads, and a simulated device for tests; and one that slows another.
+ * None of them retries, splits or orders anything: that is the reader's work and the same code over all three. Owned by
+ * one reader and called from its thread only. At most `depth` attempts are started and not yet reaped. */
 #include "base/alloc.h"
 #include "plat/clock.h"
 #include "plat/file.h"
@@ -55,6 +55,16 @@ bool aio_uring_new(struct aio **aio, struct alloc *alloc, unsigned depth, struct
 /* n_threads positioned reads at a time; `depth` may be larger, the rest waits in the pool's queue. */
 bool aio_pool_new(struct aio **aio, struct alloc *alloc, unsigned depth, unsigned n_threads,
                   struct err *err) MUST_CHECK;
+
+/* A device that gives no more bytes a second than its pace says, whatever the one under it could: results are held back
+ * until a disk of that pace, which serves in the order of starting, would have given them. For measurements of what
+ * slow disks lead to. The pace is borrowed and may be changed at any time by the thread that owns the reader; attempts
+ * that are started already keep theirs. Owns `under` from here on, also when it fails. */
+struct aio_pace {
+    uint64_t bytes_per_s; /* 0: as fast as it goes */
+};
+bool aio_throttled_new(struct aio **aio, struct alloc *alloc, struct aio *under, const struct aio_pace *pace,
+                       struct clock clock, struct err *err) MUST_CHECK;
 
 /* A device that obeys a seed. Chances are per thousand attempts. Data comes through the file's own seam when the
  * attempt completes; from its start until then the buffer holds rubbish. */

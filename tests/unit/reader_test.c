@@ -533,9 +533,72 @@ static void a_sandbox_without_io_uring_gets_threads_and_a_reason(void **state)
         assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* A slowed device serves one after the other, gives back time that a cancelled read would have taken, and goes at the
+ * device's own speed when it is told no pace. */
+static void a_slowed_device_keeps_its_pace(void **state)
+{
+    (void)state;
+    enum { READS = 8, BYTES = 100000 };
+    struct bench b = {.device = {.seed = 5, .delay_ns_min = 1000, .delay_ns_max = 1000}};
+    struct aio_pace pace = {.bytes_per_s = 1000000}; /* 100 ms a read */
+    struct aio *under, *aio;
+    struct err err = {0};
+    struct aio_result got[READS];
+    static unsigned char room[READS][BYTES];
+    b.data = make_bytes(FILE_BYTES);
+    mem_files_add(&b.memory, "m/one", b.data, FILE_BYTES);
+    assert_true(file_open(&b.file, &b.alloc, mem_files_system(&b.memory), "m/one", &err));
+    assert_true(aio_sim_new(&under, &b.alloc, READS, &b.device, &b.time, &err));
+    assert_true(aio_throttled_new(&aio, &b.alloc, under, &pace, clock_simulated(&b.time), &err));
+    for (int round = 0; round < 3; round++) {
+        int64_t began_ns = b.time.now_ns;
+        if (round == 2) pace.bytes_per_s = 0;
+        for (uint32_t op = 0; op < READS; op++) {
+            const struct aio_read read = {.file = &b.file,
+                                          .descriptor = b.file.descriptor,
+                                          .registered_file = -1,
+                                          .buffer = room[op],
+                                          .bytes = BYTES,
+                                          .offset = (uint64_t)op * BYTES,
+                                          .op = op};
+            aio->ops->start(aio, &read);
+        }
+        size_t n = 0;
+        if (round == 1) { /* the fourth does not run: those behind it come one place sooner */
+            aio->ops->cancel(aio, 3);
+            n += aio->ops->reap(aio, got, READS, 10000000);
+            assert_int_equal(n, 1);
+            assert_int_equal(got[0].op, 3);
+        }
+        while (n < READS) {
+            size_t some = aio->ops->reap(aio, got, READS, -1);
+            int64_t took_ms = (b.time.now_ns - began_ns) / 1000000;
+            for (size_t i = 0; i < some; i++, n++) {
+                uint32_t place = got[i].op + 1 - (round == 1 && got[i].op > 3);
+                assert_int_equal(got[i].result, BYTES);
+                assert_memory_equal(room[got[i].op], b.data + (uint64_t)got[i].op * BYTES, BYTES);
+                assert_int_equal(took_ms, round == 2 ? 0 : 100 * place);
+            }
+        }
+        assert_int_equal(aio->ops->reap(aio, got, READS, 0), 0);
+    }
+    aio->ops->free(aio);
+    file_close(&b.file);
+    free(b.data);
+    for (uint64_t k = 1; k <= 3; k++) { /* what cannot be had leaves nothing, not even the device under it */
+        struct alloc tight = {0};
+        assert_true(aio_sim_new(&under, &tight, READS, &b.device, &b.time, &err));
+        tight.fail_at = tight.calls + k;
+        assert_false(aio_throttled_new(&aio, &tight, under, &pace, clock_simulated(&b.time), &err));
+        assert_int_equal(tight.live, 0);
+    }
+    assert_int_equal(b.alloc.live, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_slowed_device_keeps_its_pace),
         cmocka_unit_test(a_rough_device_changes_nothing),
         cmocka_unit_test(eio_is_tried_three_more_times_with_a_pause),
         cmocka_unit_test(the_ceiling_may_pass_the_end_but_a_cut_file_is_told),
