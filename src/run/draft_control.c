@@ -18,9 +18,10 @@ static const double share_rate = 1.0 / 16; /* of the missing share */
 static const double fading = 31.0 / 32;    /* of the waits */
 static const double curve_fading = 0.99;   /* of what was seen at other numbers of rows */
 static const double own_fading = 0.97, all_fading = 0.998;
-static const double own_weight = 4; /* drafts of a sequence that count as much as what is known of all */
-static const double worth = 1.01;   /* below this gain drafts are not worth the doubt */
-static const double trial_share = 1.0 / 250;
+static const double own_weight = 4;           /* drafts of a sequence that count as much as what is known of all */
+static const double worth = 1.01;             /* below this gain drafts are not worth the doubt */
+static const double budget_share = 1.0 / 250; /* of all time, that drafts may lose */
+static const double budget_first = 3, budget_most = 6; /* in passes without drafts */
 
 /* --- curves --- */
 
@@ -91,17 +92,9 @@ double pass_cost_missed(const struct pass_cost *cost, double n_rows)
     return cost->missed_share * value_at(&cost->wanted, wanted_slope, n_rows);
 }
 
-/* From parts alone. Reads hide behind work, and a row more has less to hide behind: what is missing from the parts
- * shows as a ratio by the number of rows. */
-static double parts_ns(const struct pass_cost *cost, double n_rows)
-{
-    return value_at(&cost->work_ns, work_slope, n_rows) + pass_cost_missed(cost, n_rows) * miss_ns(cost);
-}
-
 double pass_cost_ns(const struct pass_cost *cost, double n_rows)
 {
-    double ratio = value_at(&cost->ratio, 0, n_rows);
-    return parts_ns(cost, n_rows) * (ratio > 0 ? ratio : 1);
+    return value_at(&cost->work_ns, work_slope, n_rows) + pass_cost_missed(cost, n_rows) * miss_ns(cost);
 }
 
 static void see_pass(struct pass_cost *cost, const struct pass_seen *seen)
@@ -117,8 +110,6 @@ static void see_pass(struct pass_cost *cost, const struct pass_seen *seen)
         cost->missed_share = cost->has_shares ? cost->missed_share + share_rate * (share - cost->missed_share) : share;
         cost->has_shares = true;
     }
-    double parts = parts_ns(cost, seen->n_rows);
-    if (parts > 0) see_value(&cost->ratio, 0, seen->n_rows, (double)seen->ns / parts);
 }
 
 /* Making a draft, until that was seen, is a part of a pass. */
@@ -148,6 +139,21 @@ void draft_control_saw_pass(struct draft_control *control, const struct pass_see
 void draft_control_saw_link(struct draft_control *control, const struct pass_seen *seen)
 {
     see_pass(&control->link, seen);
+}
+
+/* Reads hide behind work, and a row more has less to hide behind: what is missing from the parts shows as a ratio by
+ * the number of rows. */
+void draft_control_saw_round(struct draft_control *control, const struct draft_forecast *forecast, uint64_t n_tokens,
+                             int64_t ns)
+{
+    if (forecast->parts_ns <= 0 || forecast->plain_ns <= 0) return;
+    bool is_first = line_of(&control->round, 0).weight <= 0;
+    see_value(&control->round, 0, forecast->n_rows, (double)ns / forecast->parts_ns);
+    if (is_first) control->budget_ns = budget_first * forecast->plain_ns;
+    control->budget_ns += budget_share * (double)ns;
+    if (forecast->tokens > forecast->plain_tokens)
+        control->budget_ns += (double)n_tokens * forecast->plain_ns / forecast->plain_tokens - (double)ns;
+    control->budget_ns = fmin(control->budget_ns, budget_most * forecast->plain_ns);
 }
 
 static uint32_t bucket(uint32_t j)
@@ -207,12 +213,15 @@ static struct draft_forecast forecast(const struct choice *c)
         if (row->depth > 0) first += brought + row->n_behind;
         if (row->depth > deepest) deepest = row->depth;
     }
-    f.ns = pass_cost_ns(&c->control->pass, verified) + link_ns(c->control, first);
+    f.parts_ns = pass_cost_ns(&c->control->pass, verified) + link_ns(c->control, first);
     for (uint32_t step = 2; step <= deepest; step++) {
         uint32_t n_rows = 0;
         for (uint32_t i = 0; i < c->n; i++) n_rows += c->rows[i].depth >= step;
-        f.ns += link_ns(c->control, n_rows);
+        f.parts_ns += link_ns(c->control, n_rows);
     }
+    double ratio = value_at(&c->control->round, 0, verified);
+    f.n_rows = (uint32_t)verified;
+    f.ns = f.parts_ns * (ratio > 0 ? ratio : 1);
     return f;
 }
 
@@ -281,7 +290,7 @@ static bool is_due(const struct draft_control *control, const struct draft_forec
                    const struct draft_forecast *plain)
 {
     double lost = trial->ns - trial->tokens / rate_of(plain);
-    return control->idle_ns * trial_share > fmax(lost, plain->ns / 16);
+    return control->idle_ns * budget_share > fmax(lost, plain->ns / 16);
 }
 
 struct draft_forecast draft_control_foresee(const struct draft_control *control, struct draft_row *rows, uint32_t n)
@@ -314,7 +323,8 @@ struct draft_forecast draft_control_choose(const struct draft_control *control, 
     struct draft_forecast plain = forecast(&c), best = plain;
     bool knows = plain.ns > 0, refreshes = must_refresh(control, n);
     if (knows && !refreshes) best = search(&c, &plain);
-    if (knows && rate_of(&best) <= worth * rate_of(&plain)) {
+    bool may = control->budget_ns > 0;
+    if (knows && (!may || rate_of(&best) <= worth * rate_of(&plain))) {
         best = one_draft(&c);
         best.is_trial = best.tokens > plain.tokens && is_due(control, &best, &plain);
         if (!best.is_trial) {

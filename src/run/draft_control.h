@@ -3,9 +3,10 @@
 /* How many drafts each sequence gets in the next pass: as many as are expected to bring the most tokens a second.
  *
  * What a pass costs is learned from passes: the processor's time by the number of rows, the experts that so many rows
- * want, the share of these that is not in memory, and the time that each of those was waited for. What drafts bring is
- * learned from drafts: how often the j-th came true when the j-1 before it had, for this sequence and for all. Nothing
- * drafted is a legal answer, and on a slow disk often the right one.
+ * want, the share of these that is not in memory, and the time that each of those was waited for; and what all this
+ * leaves out from rounds, by their number of rows. What drafts bring is learned from drafts: how often the j-th came
+ * true when the j-1 before it had, for this sequence and for all. Nothing drafted is a legal answer, and on a slow disk
+ * often the right one.
  *
  * Where nothing is drafted nothing is learned, so now and then there is a trial: one draft for one pass, whenever the
  * time since the last one is so long that what the trial may lose is a small part of it.
@@ -28,7 +29,6 @@ struct curve {
 /* One kind of pass. */
 struct pass_cost {
     struct curve work_ns, wanted; /* of the processor; experts */
-    struct curve ratio;           /* of the time to what the parts say */
     double missed_share;          /* of what is wanted, lately */
     double waited_ns, missed;     /* sums that fade: their ratio is the wait for a missing expert */
     bool has_shares;
@@ -55,7 +55,9 @@ struct draft_prior {
 struct draft_control {
     struct draft_prior prior;
     struct pass_cost pass, link; /* verifying; making drafts, one for each row that wants another */
+    struct curve round;          /* what a pass and its drafts took, over what their parts say; by rows verified */
     struct draft_hits hits;      /* of all sequences */
+    double budget_ns;            /* that drafts may still lose: a share of all time, less what they lost */
     double idle_ns;              /* in passes without drafts, since one had some */
     uint64_t n_busy;             /* passes with drafts, since one had none */
 };
@@ -71,6 +73,8 @@ struct draft_row {
 
 struct draft_forecast {
     double tokens, ns;             /* of the next pass and the drafts for it */
+    double parts_ns;               /* of their parts, before what rounds taught */
+    uint32_t n_rows;               /* to verify */
     double plain_tokens, plain_ns; /* of the same without drafts */
     bool is_trial;
 };
@@ -80,6 +84,10 @@ void draft_control_init(struct draft_control *control, const struct draft_prior 
 /* What was seen: a pass that read no prompt; one step of making drafts. */
 void draft_control_saw_pass(struct draft_control *control, const struct pass_seen *seen, uint32_t n_drafts);
 void draft_control_saw_link(struct draft_control *control, const struct pass_seen *seen);
+/* The pass of a forecast was run and brought so many tokens; with the making of its drafts, sampling and all it took
+ * ns. */
+void draft_control_saw_round(struct draft_control *control, const struct draft_forecast *forecast, uint64_t n_tokens,
+                             int64_t ns);
 /* Of n_drafts drafts of a sequence the first n_came came true. */
 void draft_control_saw_drafts(struct draft_control *control, struct draft_hits *own, uint32_t n_drafts,
                               uint32_t n_came);

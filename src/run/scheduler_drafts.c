@@ -130,6 +130,7 @@ void drafting_saw_pass(struct scheduler *s, const struct pass_meter *before, con
     const struct draft_forecast f = s->forecast;
     struct pass_seen seen = between(before, after, n_rows);
     if (s->settings.draft == DRAFT_OFF || s->reader || seen.ns <= 0) return;
+    int64_t round_ns = s->links_ns + clock_now_ns(s->settings.clock) - before->ns;
     bool has_drafts = f.ns > 0 && f.tokens > f.plain_tokens;
     if (has_drafts) {
         stats->n_passes++;
@@ -137,12 +138,13 @@ void drafting_saw_pass(struct scheduler *s, const struct pass_meter *before, con
         if (f.plain_ns > 0) {
             double each = f.plain_ns / f.plain_tokens;
             stats->expected_gain_ns += f.tokens * each - f.ns;
-            stats->gain_ns += (double)n_ids * each - (double)(seen.ns + s->links_ns);
+            stats->gain_ns += (double)n_ids * each - (double)round_ns;
             stats->n_verify_missed +=
                 pass_cost_missed(&s->control.pass, (double)n_rows) - pass_cost_missed(&s->control.pass, f.plain_tokens);
         }
     }
     draft_control_saw_pass(&s->control, &seen, has_drafts);
+    if (n_rows == f.n_rows) draft_control_saw_round(&s->control, &f, n_ids, round_ns);
 }
 
 void drafting_saw_drafts(struct scheduler *s, struct running *r, uint32_t n_came)
@@ -234,7 +236,6 @@ static void choose_depths(struct scheduler *s)
             .hits = &r->hits, .n_max = n_max, .n_certain = r->n_certain, .n_behind = r->n_pending, .depth = n_max};
     }
     if (s->settings.draft == DRAFT_OFF) return;
-    s->links_ns = 0;
     s->forecast = s->settings.weighs_drafts ? draft_control_choose(&s->control, s->draft_rows, n)
                                             : draft_control_foresee(&s->control, s->draft_rows, n);
 }
@@ -336,7 +337,6 @@ static bool run_step(struct scheduler *s, size_t n_rows)
     stats->n_step_missed += seen.n_missed;
     stats->step_bytes += after.bytes - before.bytes;
     stats->steps_ns += seen.ns;
-    s->links_ns += seen.ns;
     if (ok && !s->reader && seen.ns > 0) draft_control_saw_link(&s->control, &seen);
     return ok;
 }
@@ -406,7 +406,10 @@ void drafting_prepare(struct scheduler *s)
 {
     uint32_t at = 0;
     choose_depths(s);
+    s->links_ns = clock_now_ns(s->settings.clock);
     if (s->settings.draft == DRAFT_MTP) run_mtp(s);
+    s->links_ns = clock_now_ns(s->settings.clock) - s->links_ns;
+    if (s->reader) s->forecast.parts_ns = 0; /* the MTP layer took in a prompt besides: no round like others */
     if (s->settings.draft != DRAFT_NGRAM) return;
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct running *r = &s->running[i];

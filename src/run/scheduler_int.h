@@ -62,7 +62,7 @@ struct scheduler {
     struct draft_row *draft_rows;     /* [n_running_max] */
     struct draft_control control;
     struct draft_forecast forecast; /* of the next pass; ns 0: none */
-    int64_t links_ns;               /* that its drafts took */
+    int64_t links_ns;               /* that making its drafts took */
 };
 
 static inline uint32_t context_of(const struct scheduler *s)

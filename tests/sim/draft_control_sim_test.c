@@ -98,7 +98,8 @@ static struct run run_machine(struct machine m, int fixed, struct draft_control 
     draft_control_init(c, &prior);
     while (r.n_tokens < TOKENS) {
         struct draft_row row = {.hits = &own, .n_max = DEPTH_MAX, .depth = (uint32_t)fixed};
-        if (fixed < 0) draft_control_choose(c, &row, 1);
+        double began = r.ns;
+        struct draft_forecast f = fixed < 0 ? draft_control_choose(c, &row, 1) : draft_control_foresee(c, &row, 1);
         uint32_t n_came = 0, part = r.n_tokens * DRIFTS / TOKENS;
         for (uint32_t j = 0; j < row.depth; j++) {
             struct pass_seen link = pass(&m, &r, j == 0 ? 2 : 1, m.link_work, 1);
@@ -107,6 +108,7 @@ static struct run run_machine(struct machine m, int fixed, struct draft_control 
         while (n_came < row.depth && uniform(&m) < m.chance[part][n_came]) n_came++;
         struct pass_seen seen = pass(&m, &r, 1 + row.depth, 1, m.layers);
         draft_control_saw_pass(c, &seen, row.depth);
+        draft_control_saw_round(c, &f, 1 + n_came, (int64_t)(r.ns - began));
         draft_control_saw_drafts(c, &own, row.depth, n_came);
         r.n_tokens += 1 + n_came;
         r.n_drafted += row.depth;
