@@ -9,6 +9,7 @@ bool bench_memory(const struct command_context *context, struct err *err) MUST_C
 bool bench_kernels(const struct command_context *context, struct err *err) MUST_CHECK; /* operands[1]: part of a name */
 bool bench_engine(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_batch(const struct command_context *context, struct err *err) MUST_CHECK;
+bool bench_draft(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_prefill(const struct command_context *context, struct err *err) MUST_CHECK;
 bool bench_decode(const struct command_context *context, struct err *err) MUST_CHECK;
 

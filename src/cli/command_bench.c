@@ -10,9 +10,9 @@ struct part {
 };
 
 static const struct part parts[] = {
-    {"disk", bench_disk, true},        {"memory", bench_memory, true},   {"engine", bench_engine, true},
-    {"batch", bench_batch, true},      {"prefill", bench_prefill, true}, {"decode", bench_decode, true},
-    {"kernels", bench_kernels, false},
+    {"disk", bench_disk, true},   {"memory", bench_memory, true},    {"engine", bench_engine, true},
+    {"batch", bench_batch, true}, {"prefill", bench_prefill, true},  {"decode", bench_decode, true},
+    {"draft", bench_draft, true}, {"kernels", bench_kernels, false},
 };
 
 static bool run_part(const struct command_context *context, struct err *err)

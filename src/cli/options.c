@@ -153,8 +153,12 @@ static const struct option options[] = {
     BYTES("disk-rate", disk_rate_bytes, 1 << 20, UINT64_C(1) << 40, "none", ON(FIT),
           "bytes a second that the disk reads, to predict tokens a second from"),
     TEXT("sizes", sizes, "LIST", NULL, ON(BENCH),
-         "tokens of the prompts (16,64,256), of the contexts that are decoded behind (16,2048), or sequences of batch "
-         "(1,2,4,8)"),
+         "tokens of the prompts (16,64,256), of the contexts that are decoded behind (16,2048), sequences of batch "
+         "(1,2,4,8), or fixed numbers of drafts (1,2,3)"),
+    TEXT("throttle", throttle, "LIST", "0", ON(BENCH),
+         "of draft: MB a second that the disk may give, one after the other; 0: all that it has"),
+    TEXT("hits", hits, "LIST", "0,50,80,95", ON(BENCH),
+         "of draft: percent of drafts that come true, one after the other"),
     COUNT("depth", depth, "N", 0, 1 << 20, "0", ON(BENCH), "tokens in front of a measured prompt"),
     COUNT("sequences", sequences, "N", 1, 64, "1", ON(BENCH), "sequences that are decoded together"),
     COUNT("runs", runs, "N", 1, 32, "5", ON(BENCH) | ON(TUNE),

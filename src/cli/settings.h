@@ -49,7 +49,7 @@ struct settings {
     const char *slots;
     bool machines;
     uint64_t disk_rate_bytes;
-    const char *sizes;
+    const char *sizes, *throttle, *hits;
     uint64_t depth, sequences, runs;
     const char *passes;
     unsigned bits, expert_bits, io_bits;

@@ -183,6 +183,18 @@ uint32_t policy_touches(const struct policy *p, uint32_t key)
     return p->keys[key].count / COUNT_ONE;
 }
 
+void policy_forget(struct policy *p)
+{
+    for (uint32_t key = 0; key < n_keys(p); key++) {
+        struct policy_key *k = &p->keys[key];
+        *k = (struct policy_key){.group = k->group, .is_admitted = k->is_admitted};
+    }
+    memset(p->layer_was_used, 0, p->shape.n_layers * sizeof *p->layer_was_used);
+    memset(p->ages, 0, sizeof p->ages);
+    p->n_layers_used = p->turn = 0;
+    p->now = p->total = p->exposure = 0;
+}
+
 void policy_pin(struct policy *p, uint32_t key)
 {
     ASSERT(key < n_keys(p));

@@ -51,6 +51,8 @@ uint32_t policy_touches(const struct policy *policy, uint32_t key);
 /* The passes that all counters stem from, decayed likewise. */
 void policy_seed_passes(struct policy *policy, uint32_t n);
 uint32_t policy_passes(const struct policy *policy);
+/* Everything that was counted; what is in memory stays there. For measurements that begin alike. */
+void policy_forget(struct policy *policy);
 /* For "pins": never a victim while any other can be. Other policies do not listen. */
 void policy_pin(struct policy *policy, uint32_t key);
 

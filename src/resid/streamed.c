@@ -320,6 +320,11 @@ struct weights *streamed_weights(struct streamed *s)
     return s->weights;
 }
 
+void streamed_forget_use(struct streamed *s)
+{
+    policy_forget(s->policy);
+}
+
 struct slots *streamed_slots(struct streamed *s)
 {
     return streamer_slots(s->weights);

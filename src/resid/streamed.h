@@ -50,6 +50,9 @@ void streamed_close(struct streamed *streamed);
 
 struct weights *streamed_weights(struct streamed *streamed);
 
+/* What was used how often, on which it depends which expert makes room; for measurements that begin alike. */
+void streamed_forget_use(struct streamed *streamed);
+
 /* Before a pass: a few shards are looked at, others the next time. ERR_DATA when one is no longer what was opened; that
  * is the end of the model: every later pass fails for the same reason. */
 bool streamed_before_pass(struct streamed *streamed, struct err *err) MUST_CHECK;

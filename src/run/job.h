@@ -50,6 +50,9 @@ struct job_events {
     /* Up to n_max ids that must come behind those that `token` was told, one after the other: nothing else would be
      * allowed in their places. Returns how many. May be NULL. */
     uint32_t (*forced)(void *context, uint32_t *ids, uint32_t n_max);
+    /* What is verified in the place of a draft that the MTP layer made; `at`: its place in prompt and answer. For
+     * measurements of what drafts would bring that come true as often as asked. May be NULL. */
+    uint32_t (*draft)(void *context, uint32_t at, uint32_t id);
     /* With this, every token of the prompt gets logits, and so nothing of the prompt is taken from the cache: called
      * with the logits behind each position, in order. False, with the reason in *err, ends the job. May be NULL. */
     bool (*prompt_logits)(void *context, uint32_t position, const float *logits, struct err *err);

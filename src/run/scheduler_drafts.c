@@ -346,7 +346,9 @@ static void take_draft(struct scheduler *s, struct running *r, size_t row, struc
 {
     const struct forward *forward = engine_forward(s->engine);
     const struct config *config = engine_config(s->engine);
+    const struct job_events *events = &r->job->events;
     uint32_t draft = forward_argmax(forward_logits(forward, row), s->settings.n_tokens);
+    if (events->draft) draft = events->draft(events->context, r->history.n + r->n_drafts, draft);
     bool is_raw = config->mtp_chain == MTP_CHAIN_BLOCK_OUTPUT;
     r->drafts[r->n_drafts++] = draft;
     *next = (struct forward_mtp_row){.kv = &r->kv,

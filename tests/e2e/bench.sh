@@ -57,6 +57,17 @@ done
 "$weir" bench batch models/demo --sizes 2 --runs 1 --json >"$work/out" || fail "batch --json"
 grep -q '^{"part":"batch",.*"rows":\[{"sequences":2,"tokens":48,.*"bytes_wanted_per_token":[0-9]*}\]}$' "$work/out" ||
     fail "what batch --json prints"
+"$weir" bench draft models/demo --experts-resident 50% --hits 0,95 --throttle 0,500 --sizes 1 --runs 1 >"$work/out" 2>&1 ||
+    fail "draft: $(cat "$work/out")"
+[ "$(wc -l <"$work/out")" -eq 6 ] || { fail "draft: not one line for each disk and share of hits"; cat "$work/out"; }
+"$weir" bench draft models/demo --experts-resident 50% --hits 100 --sizes 2 --runs 1 --json >"$work/out" || fail "draft --json"
+# Drafts that always come true are all accepted, and a pass with two of them brings three tokens.
+sed 's/.*{"drafts":2,[^[]*"turns":\[{\([^}]*\)}.*/\1/' "$work/out" | tr -d '"' | tr ',' '\n' | tr ':' ' ' |
+    awk '{ v[$1] = $2 } END { exit !(v["drafted"] > 0 && v["drafted"] == v["accepted"] && v["tokens"] == 3 * v["passes"]) }' ||
+    fail "draft: accepted drafts of --json: $(cat "$work/out")"
+got=0
+"$weir" bench draft models/demo --hits 101 >"$work/out" 2>&1 || got=$?
+{ [ $got -eq 2 ] && grep -q 'numbers up to 100' "$work/out"; } || fail "more than all drafts hit"
 got=0
 "$weir" bench batch models/demo --sizes 65 >"$work/out" 2>&1 || got=$?
 { [ $got -eq 2 ] && grep -q 'from 1 to 64' "$work/out"; } || fail "too many sequences"
