@@ -1,22 +1,22 @@
-/* weir selftest: a small random model is made, converted, run in different ways, killed and restored. All ways must
- * give the same bits. Needs no model, no network and a minute at most. */
+/* weir selftest: a small random model is made, converted, run in different ways, served, killed and restored. All ways
+ * must give the same bits. Needs no model, no network beyond the loopback, and a minute at most. */
 #include "cli/environment.h"
 #include "cli/interrupt.h"
 #include "cli/selftest.h"
 #include "convert/convert.h"
 #include "plat/cpu.h"
+#include "plat/file_write.h"
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { FOLDER_BYTES_MAX = 2048, PATH_BYTES_MAX = FOLDER_BYTES_MAX + 32, OPEN_FOLDERS = 8 };
+enum { FOLDER_BYTES_MAX = 2048, PATH_BYTES_MAX = FOLDER_BYTES_MAX + 32, OPEN_FOLDERS = 8, DRAFTS = 3 };
 
 struct selftest {
     const struct command_context *context;
     char folder[FOLDER_BYTES_MAX];
-    char checkpoint[PATH_BYTES_MAX], container[PATH_BYTES_MAX], state[PATH_BYTES_MAX];
+    char checkpoint[PATH_BYTES_MAX], container[PATH_BYTES_MAX], state[PATH_BYTES_MAX], served[PATH_BYTES_MAX];
     struct transcript want; /* by one thread, with all experts in memory */
 };
 
@@ -36,8 +36,9 @@ static bool make_folder(struct selftest *t, struct err *err)
     snprintf(t->checkpoint, sizeof t->checkpoint, "%s/checkpoint", t->folder);
     snprintf(t->container, sizeof t->container, "%s/container", t->folder);
     snprintf(t->state, sizeof t->state, "%s/state", t->folder);
-    if (mkdir(t->checkpoint, 0700) != 0) return err_set(err, ERR_IO, "%s: %s", t->checkpoint, strerror(errno));
-    return true;
+    snprintf(t->served, sizeof t->served, "%s/served", t->folder);
+    return folder_make(t->context->alloc, write_system_real(), t->checkpoint, err) &&
+           folder_make(t->context->alloc, write_system_real(), t->served, err);
 }
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
@@ -79,16 +80,22 @@ static struct selftest_way usual_way(const struct selftest *t)
         .folder = t->container, .n_threads = 2, .cpu_mask = UINT32_MAX, .experts_resident = 0.1};
 }
 
-static bool compare(const struct selftest *t, const struct transcript *got, uint32_t first, const char *how,
-                    struct err *err)
+static bool compare_ids(const struct selftest *t, const struct transcript *got, const char *how, struct err *err)
 {
-    for (uint32_t i = 0; i < SELFTEST_ANSWER; i++) {
+    for (uint32_t i = 0; i < SELFTEST_ANSWER; i++)
         if (got->ids[i] != t->want.ids[i])
             return err_set(err, ERR_FAILED, "%s: token %" PRIu32 " of the answer is %" PRIu32 ", not %" PRIu32, how, i,
                            got->ids[i], t->want.ids[i]);
-        if (i >= first && got->digests[i] != t->want.digests[i])
+    return true;
+}
+
+static bool compare(const struct selftest *t, const struct transcript *got, uint32_t first, const char *how,
+                    struct err *err)
+{
+    if (!compare_ids(t, got, how, err)) return false;
+    for (uint32_t i = first; i < SELFTEST_ANSWER; i++)
+        if (got->digests[i] != t->want.digests[i])
             return err_set(err, ERR_FAILED, "%s: other bits in the logits of token %" PRIu32, how, i);
-    }
     fprintf(t->context->out, "ok  %s: the same tokens, bit for bit the same logits\n", how);
     return true;
 }
@@ -114,7 +121,12 @@ static bool run_way(const struct selftest *t, const struct selftest_way *way, co
     return compare(t, &got, 0, how, err);
 }
 
-static bool run_in_other_ways(const struct selftest *t, struct err *err)
+static bool go_on(const atomic_bool *stop, struct err *err)
+{
+    return !*stop || err_set(err, ERR_CANCELLED, "stopped before all was compared");
+}
+
+static bool run_in_other_ways(const struct selftest *t, const atomic_bool *stop, struct err *err)
 {
     struct selftest_way way = usual_way(t);
     uint64_t digest;
@@ -129,13 +141,14 @@ static bool run_in_other_ways(const struct selftest *t, struct err *err)
         mask &= ~last; /* the newest instruction set left goes */
         snprintf(how, sizeof how, "kernels without %s", cpu_feature_name(31 - (unsigned)__builtin_clz(last)));
         way.cpu_mask = mask;
-        if (!run_way(t, &way, how, err)) return false;
+        if (!go_on(stop, err) || !run_way(t, &way, how, err)) return false;
     }
     return true;
 }
 
-static bool kill_and_restore(const struct selftest *t, struct err *err)
+static bool kill_and_restore(const struct selftest *t, const atomic_bool *stop, struct err *err)
 {
+    (void)stop;
     struct selftest_way way = usual_way(t);
     struct transcript got;
     uint32_t n_restored;
@@ -146,13 +159,42 @@ static bool kill_and_restore(const struct selftest *t, struct err *err)
     return compare(t, &got, n_restored + 1 - SELFTEST_PROMPT, how, err);
 }
 
+static bool draft(const struct selftest *t, const atomic_bool *stop, struct err *err)
+{
+    static const char how[] = "drafts by the MTP layer";
+    struct selftest_way way = usual_way(t);
+    struct transcript got;
+    uint32_t n_drafted = 0;
+    (void)stop;
+    way.n_drafts = DRAFTS;
+    if (!selftest_scheduled(&got, &n_drafted, t->context->alloc, &way, err)) return err_context(err, "%s", how);
+    if (n_drafted == 0) return err_set(err, ERR_FAILED, "%s: there were none", how);
+    if (!compare_ids(t, &got, how, err)) return false;
+    fprintf(t->context->out, "ok  %s, %" PRIu32 " of them: the same tokens\n", how, n_drafted);
+    return true;
+}
+
+static bool serve(const struct selftest *t, const atomic_bool *stop, struct err *err)
+{
+    struct selftest_way way = usual_way(t);
+    struct served served;
+    (void)stop;
+    way.n_drafts = DRAFTS;
+    if (!selftest_serve(&served, t->context->alloc, &way, t->served, &t->want, err)) return err_context(err, "served");
+    fprintf(t->context->out,
+            "ok  a server on the loopback, killed while it answered, and another with its states (%" PRIu32
+            " tokens of the prompt): the same tokens, twice the same log-probabilities\n",
+            served.n_cached);
+    return true;
+}
+
 static bool run_all(struct selftest *t, const atomic_bool *stop, struct err *err)
 {
-    bool (*const steps[])(const struct selftest *t, struct err *err) = {run_in_other_ways, kill_and_restore};
+    bool (*const steps[])(const struct selftest *t, const atomic_bool *stop,
+                          struct err *err) = {run_in_other_ways, draft, kill_and_restore, serve};
     if (!make_folder(t, err) || !make_model(t, err) || !make_reference(t, err)) return false;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        if (*stop) return err_set(err, ERR_CANCELLED, "stopped before all was compared");
-        if (!steps[i](t, err)) return false;
+        if (!go_on(stop, err) || !steps[i](t, stop, err)) return false;
     }
     return true;
 }

@@ -10,8 +10,8 @@
 #define HEADER_BYTES_MAX (UINT64_C(1) << 20)
 enum { PATH_BYTES_MAX = 4096, NAME_BYTES_MAX = 128, LENGTH_WORD = 8, SEED = 52 };
 
-/* Everything that GLM-5.2 has, small: dense and sparse layers, full and shared indexers, more positions in a test than
- * an indexer selects. */
+/* Everything that GLM-5.2 has, small: dense and sparse layers, full and shared indexers, an MTP layer, more positions
+ * in a test than an indexer selects. */
 static const char config_text[] =
     "{\"architectures\":[\"GlmMoeDsaForCausalLM\"],\"model_type\":\"glm_moe_dsa\",\"vocab_size\":512,"
     "\"hidden_size\":128,\"intermediate_size\":192,\"moe_intermediate_size\":64,\"num_hidden_layers\":6,"
@@ -20,9 +20,9 @@ static const char config_text[] =
     "\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":32,\"index_n_heads\":2,\"index_head_dim\":32,"
     "\"index_topk\":32,\"rms_norm_eps\":1e-5,"
     "\"indexer_types\":[\"full\",\"full\",\"shared\",\"shared\",\"full\",\"shared\"],"
-    "\"attention_bias\":false,\"hidden_act\":\"silu\",\"num_nextn_predict_layers\":0,\"norm_topk_prob\":true,"
+    "\"attention_bias\":false,\"hidden_act\":\"silu\",\"num_nextn_predict_layers\":1,\"norm_topk_prob\":true,"
     "\"tie_word_embeddings\":false,\"rope_parameters\":{\"rope_theta\":10000.0,\"rope_type\":\"default\"},"
-    "\"eos_token_id\":0}\n";
+    "\"eos_token_id\":493}\n";
 
 struct maker {
     struct alloc *alloc;
@@ -44,6 +44,13 @@ static bool describe(struct maker *m, const char *name, uint64_t rows, uint64_t 
     return buf_printf(&m->header, err, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, m->data_bytes);
 }
 
+/* Only tokens that can be read have a row in the head that is not zero, and so only they are ever the likeliest: what a
+ * server tells of an answer is then exact. */
+static bool is_silent(const char *name, uint64_t row)
+{
+    return strcmp(name, "lm_head.weight") == 0 && !selftest_token_is_readable((uint32_t)row);
+}
+
 /* Matrices keep the size of what passes through them; vectors are near one, or near zero where they are added. */
 static bool write_values(struct maker *m, const char *name, uint64_t rows, uint64_t columns, struct err *err)
 {
@@ -52,6 +59,8 @@ static bool write_values(struct maker *m, const char *name, uint64_t rows, uint6
     float *values = alloc_get_array(m->alloc, n, sizeof *values, err);
     if (!values) return false;
     for (uint64_t i = 0; i < n; i++) values[i] = (float)(centre + spread * (2 * philox_unit(SEED, first + i) - 1));
+    for (uint64_t i = 0; i < n; i++)
+        if (columns && is_silent(name, i / columns)) values[i] = 0;
     bool ok = file_write(&m->writer, values, n * sizeof *values, m->data_at + m->data_bytes, err);
     m->data_bytes += n * sizeof *values;
     alloc_put(m->alloc, values);
@@ -67,11 +76,11 @@ static bool is_there(const struct config *c, uint32_t layer, enum role_presence 
 {
     switch (presence) {
     case PRESENT_ALWAYS: return true;
-    case PRESENT_FULL: return c->is_full[layer];
+    case PRESENT_FULL: return c->is_full[layer] && layer < c->n_layers; /* GLM-5.2 drops that of the MTP layer */
     case PRESENT_DENSE: return !c->is_sparse[layer];
     case PRESENT_SPARSE: return c->is_sparse[layer];
-    case PRESENT_BIAS:
-    case PRESENT_MTP: break;
+    case PRESENT_MTP: return layer == c->n_layers;
+    case PRESENT_BIAS: break;
     }
     return false;
 }
@@ -111,7 +120,7 @@ static bool visit_all(struct maker *m, struct err *err)
     if (!visit(m, "model.embed_tokens.weight", c->vocab, c->hidden, err)) return false;
     if (!visit(m, "model.norm.weight", c->hidden, 0, err)) return false;
     if (!visit(m, "lm_head.weight", c->vocab, c->hidden, err)) return false;
-    for (uint32_t layer = 0; layer < c->n_layers; layer++)
+    for (uint32_t layer = 0; layer <= c->n_layers; layer++)
         if (!visit_layer(m, layer, err)) return false;
     return true;
 }
@@ -138,7 +147,8 @@ bool selftest_model_write(struct alloc *alloc, const char *folder, struct err *e
     buf_init(&m.header, alloc, HEADER_BYTES_MAX);
     snprintf(path, sizeof path, "%s/config.json", folder);
     bool ok = config_parse(&m.config, path, config_text, strlen(config_text), err) &&
-              file_write_all(alloc, write_system_real(), path, config_text, strlen(config_text), err);
+              file_write_all(alloc, write_system_real(), path, config_text, strlen(config_text), err) &&
+              selftest_vocabulary_write(alloc, folder, err);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     ok = ok && write_shard(&m, path, err);
     file_abandon(&m.writer);

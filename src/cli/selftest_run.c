@@ -1,5 +1,6 @@
 #include "base/assert.h"
 #include "cli/selftest.h"
+#include "run/dialogue.h"
 #include "run/session.h"
 #include "run/state_identity.h"
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SAVE_EVERY = 8, KILL_AFTER = 24, HELD_MAX = SELFTEST_PROMPT + SELFTEST_ANSWER, CONTEXT = 512, BUDGET_MIB = 512 };
+enum { SAVE_EVERY = 8, KILL_AFTER = 24, HELD_MAX = SELFTEST_PROMPT + SELFTEST_ANSWER, BUDGET_MIB = 512 };
 static_assert(KILL_AFTER + SAVE_EVERY < SELFTEST_ANSWER, "the process is killed while it answers");
 
 uint32_t selftest_prompt(uint32_t i)
@@ -35,14 +36,25 @@ static uint32_t likeliest(const float *logits, size_t n)
     return best;
 }
 
-static bool open_way(struct engine **engine, struct alloc *alloc, const struct selftest_way *way, struct err *err)
+struct engine_settings selftest_engine_settings(const struct selftest_way *way)
 {
     struct engine_settings settings = engine_settings_default(way->folder);
     settings.n_threads = way->n_threads;
     settings.cpu_mask = way->cpu_mask;
-    settings.context_tokens = CONTEXT;
+    settings.context_tokens = SELFTEST_CONTEXT;
     settings.ram_budget_bytes = (uint64_t)BUDGET_MIB << 20;
     settings.experts_resident = way->experts_resident;
+    if (way->n_drafts > 0) {
+        settings.drafts = (struct draft_choice){.kind = DRAFT_MTP, .n_max = way->n_drafts};
+        settings.logit_rows += way->n_drafts;
+        settings.streamed.spine.with_mtp = true;
+    }
+    return settings;
+}
+
+static bool open_way(struct engine **engine, struct alloc *alloc, const struct selftest_way *way, struct err *err)
+{
+    const struct engine_settings settings = selftest_engine_settings(way);
     return engine_open(engine, alloc, file_system_real(), &settings, err);
 }
 
@@ -71,6 +83,40 @@ bool selftest_answer(struct transcript *out, struct alloc *alloc, const struct s
     bool ok = feed_prompt(&session, err);
     for (uint32_t i = 0; ok && i < SELFTEST_ANSWER; i++) ok = step(&session, out, i, err);
     session_fini(&session);
+    engine_close(engine);
+    return ok;
+}
+
+/* The answer of a dialogue that has begun. */
+static bool take_answer(struct dialogue *dialogue, struct transcript *out, struct err *err)
+{
+    struct sampled token;
+    for (uint32_t i = 0; i < SELFTEST_ANSWER; i++) {
+        if (!dialogue_next(dialogue, &token, err)) return false;
+        if (dialogue_result(dialogue)->reason != STOP_NONE)
+            return err_set(err, ERR_FAILED, "the answer ended behind %" PRIu32 " tokens", i);
+        out->ids[i] = token.id;
+    }
+    return true;
+}
+
+bool selftest_scheduled(struct transcript *out, uint32_t *n_drafted, struct alloc *alloc,
+                        const struct selftest_way *way, struct err *err)
+{
+    uint32_t prompt[SELFTEST_PROMPT];
+    struct engine *engine = NULL;
+    struct dialogue *dialogue = NULL;
+    struct sampling sampling = sampling_built_in();
+    sampling.temperature = 0;
+    sampling.max_tokens = SELFTEST_ANSWER + 1; /* so that the last token is not the end */
+    sampling.ignore_eos = true;
+    for (uint32_t i = 0; i < SELFTEST_PROMPT; i++) prompt[i] = selftest_prompt(i);
+    const struct dialogue_request request = {.prompt = prompt, .n_prompt = SELFTEST_PROMPT, .sampling = &sampling};
+    *out = (struct transcript){.ids = {0}};
+    bool ok = open_way(&engine, alloc, way, err) && dialogue_new(&dialogue, engine, NULL, clock_real(), err) &&
+              dialogue_start(dialogue, &request, err) && take_answer(dialogue, out, err);
+    if (ok) *n_drafted = (uint32_t)dialogue_stats(dialogue).n_drafted;
+    dialogue_free(dialogue);
     engine_close(engine);
     return ok;
 }

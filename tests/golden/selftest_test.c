@@ -49,7 +49,7 @@ static int set_up(void **state)
     if (!selftest_model_write(&alloc, source, &err)) fail_msg("%s", err.text);
     assert_int_equal(alloc.live, 0);
     convert(source, container);
-    way = (struct selftest_way){container, 1, UINT32_MAX, 0.1};
+    way = (struct selftest_way){.folder = container, .n_threads = 1, .cpu_mask = UINT32_MAX, .experts_resident = 0.1};
     return 0;
 }
 
@@ -112,11 +112,54 @@ static void a_killed_one_is_restored(void **state)
     assert_int_equal(alloc.live, 0);
 }
 
+/* Through a server, too, another token than the reference's is seen; and drafts are made, or nothing is tested. */
+static void a_wrong_answer_of_a_server_is_seen(void **state)
+{
+    (void)state;
+    struct transcript want, got;
+    struct served served;
+    struct alloc alloc = {0};
+    struct err err = {0};
+    uint32_t n_drafted = 0;
+    char states[300], text[100], right[SELFTEST_TOKEN_TEXT], wrong[SELFTEST_TOKEN_TEXT];
+    answer(&want);
+    for (uint32_t i = 0; i < SELFTEST_ANSWER; i++) assert_true(selftest_token_is_readable(want.ids[i]));
+    struct selftest_way drafting = way;
+    drafting.n_drafts = 3;
+    if (!selftest_scheduled(&got, &n_drafted, &alloc, &drafting, &err)) fail_msg("%s", err.text);
+    assert_memory_equal(want.ids, got.ids, sizeof want.ids);
+    assert_true(n_drafted > 0);
+
+    snprintf(states, sizeof states, "%s", temp_path(&folder, "states"));
+    assert_int_equal(mkdir(states, 0700), 0);
+    if (!selftest_serve(&served, &alloc, &drafting, states, &want, &err)) fail_msg("%s", err.text);
+    printf("%u tokens from disk, %u drafted, killed at byte %u\n", served.n_cached, served.n_drafted,
+           served.n_killed_at);
+    assert_true(served.n_cached > 0 && served.n_drafted > 0 && served.n_killed_at > 0);
+
+    remove_tree(states);
+    assert_int_equal(mkdir(states, 0700), 0);
+    selftest_token_text(right, want.ids[41]);
+    want.ids[41] = want.ids[41] == 'A' ? 'B' : 'A';
+    selftest_token_text(wrong, want.ids[41]);
+    assert_false(selftest_serve(&served, &alloc, &drafting, states, &want, &err));
+    snprintf(text, sizeof text, "token 41 of the served answer is '%s', not '%s'", right, wrong);
+    assert_string_equal(err.text, text);
+
+    /* a server that cannot start says why */
+    drafting.folder = "tests/fixtures/nowhere";
+    assert_false(selftest_serve(&served, &alloc, &drafting, states, &want, &err));
+    printf("%s\n", err.text);
+    assert_non_null(strstr(err.text, "nowhere/config.json"));
+    assert_int_equal(alloc.live, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_weight_is_seen),
         cmocka_unit_test(a_killed_one_is_restored),
+        cmocka_unit_test(a_wrong_answer_of_a_server_is_seen),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
