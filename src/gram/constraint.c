@@ -75,8 +75,11 @@ static bool compile(struct grammar *grammar, struct alloc *alloc, const struct c
     uint32_t node;
     bool is_json = request->kind == CONSTRAINT_JSON_OBJECT || request->kind == CONSTRAINT_SCHEMA;
     if (!builder_init(&b, alloc, err)) return false;
-    if (is_json || request->calls != CALLS_FREE) json_nodes_init(&json, &b, request->blanks);
-    bool ok = build_ok(&b, err) && value_node(&b, &json, request, inlines, &node, err);
+    struct json_spacing spacing = {.blanks = request->blanks};
+    bool ok = request->blanks != JSON_BLANKS_PATTERN ||
+              json_spacing_read(&spacing, &b.regular, request->blanks_pattern, request->n_blanks_pattern, err);
+    if (ok && (is_json || request->calls != CALLS_FREE)) json_nodes_init(&json, &b, spacing);
+    ok = ok && build_ok(&b, err) && value_node(&b, &json, request, inlines, &node, err);
     if (ok && request->calls != CALLS_FREE) ok = call_nodes_make(&b, &json, request, ids, node, &node, err);
     ok = ok && build_finish(&b, node, grammar, err);
     builder_fini(&b);

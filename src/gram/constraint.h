@@ -37,6 +37,8 @@ struct constraint_request {
     size_t bytes;
     bool strict; /* schema: OpenAI's demands on strict schemas hold, or it is refused */
     enum json_blanks blanks;
+    const char *blanks_pattern; /* what white space between marks must match, as JSON_BLANKS_PATTERN */
+    size_t n_blanks_pattern;
 
     enum constraint_calls calls;
     const struct chat_tools *tools; /* those that may be called */

@@ -20,9 +20,9 @@ uint32_t json_array_node(struct json_nodes *nodes, struct builder *b, const stru
 static uint32_t any_object(struct json_nodes *nodes, struct builder *b)
 {
     struct regular *r = &b->regular;
-    uint32_t colon = json_mark_term(r, nodes->blanks, ':'), comma = json_mark_term(r, nodes->blanks, ',');
+    uint32_t colon = json_mark_term(r, nodes->spacing, ':'), comma = json_mark_term(r, nodes->spacing, ',');
     uint32_t key = regular_seq(r, json_key_term(r), colon);
-    uint32_t first = build_term(b, regular_seq(r, json_blanks_term(r, nodes->blanks), key));
+    uint32_t first = build_term(b, regular_seq(r, json_blanks_term(r, nodes->spacing), key));
     uint32_t more = build_seq(b, (uint32_t[]){build_term(b, regular_seq(r, comma, key)), nodes->any}, 2);
     uint32_t members =
         build_seq(b, (uint32_t[]){first, nodes->any, build_repeat(b, more, 0, REGULAR_MANY), nodes->close_object}, 4);
@@ -30,21 +30,21 @@ static uint32_t any_object(struct json_nodes *nodes, struct builder *b)
     return build_nest(b, build_seq(b, (uint32_t[]){nodes->open_object, inside}, 2));
 }
 
-void json_nodes_init(struct json_nodes *nodes, struct builder *b, enum json_blanks blanks)
+void json_nodes_init(struct json_nodes *nodes, struct builder *b, struct json_spacing spacing)
 {
     struct regular *r = &b->regular;
     uint32_t words =
         regular_any_of(r, (uint32_t[]){regular_text(r, "true"), regular_text(r, "false"), regular_text(r, "null")}, 3);
     uint32_t scalar = regular_any_of(r, (uint32_t[]){json_string_term(r), json_number_term(r), words}, 3);
     *nodes = (struct json_nodes){
-        .blanks = blanks,
-        .blank = build_term(b, json_blanks_term(r, blanks)),
-        .comma = build_term(b, json_mark_term(r, blanks, ',')),
-        .colon = build_term(b, json_mark_term(r, blanks, ':')),
+        .spacing = spacing,
+        .blank = build_term(b, json_blanks_term(r, spacing)),
+        .comma = build_term(b, json_mark_term(r, spacing, ',')),
+        .colon = build_term(b, json_mark_term(r, spacing, ':')),
         .open_object = build_term(b, regular_text(r, "{")),
-        .close_object = build_term(b, json_mark_term(r, blanks, '}')),
+        .close_object = build_term(b, json_mark_term(r, spacing, '}')),
         .open_array = build_term(b, regular_text(r, "[")),
-        .close_array = build_term(b, json_mark_term(r, blanks, ']')),
+        .close_array = build_term(b, json_mark_term(r, spacing, ']')),
         .string = build_term(b, json_string_term(r)),
         .number = build_term(b, json_number_term(r)),
         .integer = build_term(b, json_integer_term(r)),

@@ -5,14 +5,14 @@
 #include "gram/json_terms.h"
 
 struct json_nodes {
-    enum json_blanks blanks;
+    struct json_spacing spacing;
     uint32_t blank, comma, colon;                                /* blanks around both marks */
     uint32_t open_object, close_object, open_array, close_array; /* blanks in front of what closes */
     uint32_t string, number, integer;
     uint32_t any, any_object, any_array;
 };
 
-void json_nodes_init(struct json_nodes *nodes, struct builder *builder, enum json_blanks blanks);
+void json_nodes_init(struct json_nodes *nodes, struct builder *builder, struct json_spacing spacing);
 
 /* A quoted string of min to max (REGULAR_MANY) code points. */
 uint32_t json_string_node(struct json_nodes *nodes, struct builder *builder, uint32_t min, uint32_t max);

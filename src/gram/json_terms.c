@@ -1,11 +1,47 @@
 #include "gram/json_terms.h"
 
 #include "base/assert.h"
-#include "gram/code_set.h"
+#include "gram/dfa.h"
+#include "gram/regex_text.h"
 
-uint32_t json_blanks_term(struct regular *r, enum json_blanks blanks)
+/* Whether anything at all is in the language of a term. */
+static bool is_nothing(struct regular *r, uint32_t term, bool *answer, struct err *err)
 {
-    if (blanks == JSON_BLANKS_FIXED) return REGULAR_EMPTY;
+    struct dfa dfa;
+    struct dfa_budget budget = {4096, 4096, 1 << 20};
+    if (!regular_ok(r, err) || !dfa_init(&dfa, r, term, &budget, err)) return false;
+    *answer = dfa.n_states == 1;
+    dfa_fini(&dfa);
+    return true;
+}
+
+static uint32_t many_of(struct regular *r, const char *bytes)
+{
+    struct byte_set set = {{0}};
+    for (; *bytes; bytes++) byte_set_add(&set, (unsigned char)*bytes, (unsigned char)*bytes);
+    return regular_many(r, regular_set(r, &set));
+}
+
+bool json_spacing_read(struct json_spacing *spacing, struct regular *r, const char *pattern, size_t bytes,
+                       struct err *err)
+{
+    const struct regex_text regex = {"whitespace_pattern", pattern, bytes, SPELL_RAW, false};
+    uint32_t term;
+    bool is_white, is_empty;
+    spacing->blanks = JSON_BLANKS_PATTERN;
+    if (!regex_text_term(r, &regex, &term, err)) return false;
+    if (!is_nothing(r, regular_and(r, term, regular_not(r, many_of(r, " \t\n\v\f\r"))), &is_white, err)) return false;
+    if (!is_white)
+        return err_set(err, ERR_USER, "invalid_schema: whitespace_pattern: it matches more than white space");
+    spacing->pattern = regular_and(r, term, many_of(r, " \t\n\r"));
+    if (!is_nothing(r, spacing->pattern, &is_empty, err)) return false;
+    return !is_empty || err_set(err, ERR_USER, "invalid_schema: whitespace_pattern: it matches no white space of JSON");
+}
+
+uint32_t json_blanks_term(struct regular *r, struct json_spacing spacing)
+{
+    if (spacing.blanks == JSON_BLANKS_FIXED) return REGULAR_EMPTY;
+    if (spacing.blanks == JSON_BLANKS_PATTERN) return spacing.pattern;
     struct byte_set indent = {{0}};
     byte_set_add(&indent, ' ', ' ');
     byte_set_add(&indent, '\t', '\t');
@@ -14,11 +50,11 @@ uint32_t json_blanks_term(struct regular *r, enum json_blanks blanks)
     return regular_optional(r, regular_or(r, regular_text(r, " "), lines));
 }
 
-uint32_t json_mark_term(struct regular *r, enum json_blanks blanks, char mark)
+uint32_t json_mark_term(struct regular *r, struct json_spacing spacing, char mark)
 {
     bool parts = mark == ',' || mark == ':';
-    if (blanks == JSON_BLANKS_FIXED) return regular_bytes(r, (char[]){mark, ' '}, parts ? 2 : 1);
-    uint32_t space = json_blanks_term(r, blanks), term = regular_bytes(r, &mark, 1);
+    if (spacing.blanks == JSON_BLANKS_FIXED) return regular_bytes(r, (char[]){mark, ' '}, parts ? 2 : 1);
+    uint32_t space = json_blanks_term(r, spacing), term = regular_bytes(r, &mark, 1);
     return regular_seq(r, space, parts ? regular_seq(r, term, space) : term);
 }
 

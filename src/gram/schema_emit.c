@@ -102,6 +102,14 @@ static bool add_form(struct schema *s, struct json_object *value, enum json_styl
     return copy != NULL;
 }
 
+/* Whether a pattern for white space takes nothing as well as one space. */
+static bool may_be_spaced(const struct schema *s)
+{
+    struct regular *r = &s->builder->regular;
+    uint32_t pattern = s->nodes->spacing.pattern;
+    return regular_has_empty(r, pattern) && regular_has_empty(r, regular_derive(r, pattern, ' '));
+}
+
 /* A string without quotes, or JSON: with blanks, and without where they may be left out. */
 static bool add_words(struct schema *s, struct json_object *value, enum spelling spelling, struct build_word *words,
                       uint32_t *n, struct err *err)
@@ -111,9 +119,11 @@ static bool add_words(struct schema *s, struct json_object *value, enum spelling
             (struct build_word){json_object_get_string(value), (size_t)json_object_get_string_len(value), 0, GRAM_NONE};
         return true;
     }
-    if (!add_form(s, value, JSON_PYTHON, &words[(*n)++], err)) return false;
+    enum json_blanks blanks = s->nodes->spacing.blanks;
     bool is_container = json_object_is_type(value, json_type_array) || json_object_is_type(value, json_type_object);
-    if (!is_container || s->nodes->blanks == JSON_BLANKS_FIXED) return true;
+    bool is_spaced = !is_container || blanks != JSON_BLANKS_PATTERN || may_be_spaced(s);
+    if (is_spaced && !add_form(s, value, JSON_PYTHON, &words[(*n)++], err)) return false;
+    if (!is_container || blanks == JSON_BLANKS_FIXED) return true;
     return add_form(s, value, JSON_COMPACT, &words[(*n)++], err);
 }
 
