@@ -217,6 +217,8 @@ static bool start_server(struct serving *s, struct err *err)
         .stall_s = STALL_S,
         .backlog_bytes_max = BACKLOG_BYTES,
         .keep_alive_ns = (int64_t)settings->keep_alive_s * NS_PER_S,
+        .whole_keep_alive_ns = (int64_t)settings->keep_alive_whole_s * NS_PER_S,
+        .both_reasoning_fields = settings->reasoning_field > 0,
         .access = &s->access,
         .model = &s->model,
         .service = s->service,

@@ -97,6 +97,12 @@ static const struct option options[] = {
           "of these from one address, when others than this machine can ask"),
     BYTES("max-body", max_body_bytes, 1024, UINT64_C(1) << 30, "16M", ON(SERVE), "of one request"),
     SECONDS("keep-alive", keep_alive_s, 1, 3600, "4", ON(SERVE), "silence after which a stream shows that it lives"),
+    SECONDS("keep-alive-whole", keep_alive_whole_s, 0, 3600, "0", ON(SERVE),
+            "silence after which an answer that is not streamed begins with a blank; its status is then 200 whatever "
+            "becomes of it; 0: never"),
+    CHOICE("reasoning-field", reasoning_field, "reasoning_content", ON(SERVE),
+           "what chat completions call reasoning; both: also `reasoning`, which some clients read", "reasoning_content",
+           "both"),
     SECONDS("max-decode-stall", decode_stall_s, 1, 3600, "30", ON(SERVE),
             "how long answers may stand still for somebody's long prompt"),
     SECONDS("drain-time", drain_time_s, 0, 86400, "30", ON(SERVE), "after SIGTERM or Ctrl-C, for answers to end"),

@@ -19,7 +19,7 @@ enum option_type {
     OPTION_TEXTS, /* may be given more than once on the command line */
 };
 
-enum { OPTIONS_MAX = 96, OPTION_CHOICES_MAX = 8, OPTION_TEXTS_MAX = 16 };
+enum { OPTIONS_MAX = 128, OPTION_CHOICES_MAX = 8, OPTION_TEXTS_MAX = 16 };
 
 /* The values of an option that may be repeated, in order. */
 struct option_texts {

@@ -1,7 +1,7 @@
 /* A call's states, on the net thread:
  *
  *   waiting     submitted; nothing was said to the client yet
- *   committed   the 200 of a stream is out, and `begin` was written
+ *   committed   the 200 of a stream is out, and `begin` was written; or the 200 of a whole answer that is kept alive
  *   complete    every prompt is answered
  *   final       the last bytes are in call->out
  *
@@ -185,7 +185,7 @@ static bool submit(struct call *call, struct problem *problem)
         .wants_prompt_logprobs = call->wants_prompt_logprobs,
         .n_thinking_max = call->n_thinking_max,
         .events_bytes_max = call->streams ? call->server->settings.backlog_bytes_max : WHOLE_EVENTS_BYTES_MAX,
-        .wakes_at_end_only = !call->streams,
+        .wakes_at_end_only = !call->streams && call->server->settings.whole_keep_alive_ns == 0,
         .keeps_ids = has_tools,
         .context = call,
         .wake = see_wake,
@@ -388,21 +388,53 @@ static void reply_whole(struct call *call)
     buf_fini(&body);
 }
 
+/* The same behind a 200 that is out already: a failure is the body too. */
+static void finish_whole(struct call *call)
+{
+    struct err err = {0};
+    const struct visit *visit = httpd_user(call->exchange);
+    bool ok = call->problem.kind == PROBLEM_NONE && call->protocol->reply(call, &call->out, &err);
+    if (!ok) {
+        if (call->problem.kind == PROBLEM_NONE) problem_from(&call->problem, PROBLEM_INVALID_VALUE, &err);
+        buf_clear(&call->out);
+        ok = problem_write(&call->problem, visit->family, httpd_id(call->exchange), &call->out, &err);
+    }
+    call->is_final = true;
+    call->breaks_off = !ok;
+}
+
+/* Blanks in front of JSON mean nothing, and show that somebody is there. */
+static void add_blank(struct call *call, int64_t now)
+{
+    struct err err;
+    if (now - call->last_ns < call->server->settings.whole_keep_alive_ns) return;
+    call->breaks_off = !buf_add_char(&call->out, ' ', &err);
+    call->last_ns = now;
+}
+
 /* --- a stream --- */
+
+static void set_stream_headers(struct call *call, int64_t now)
+{
+    char text[32];
+    httpd_set_header(call->exchange, "Cache-Control", "no-cache");
+    httpd_set_header(call->exchange, "X-Accel-Buffering", "no");
+    if (!call->has_started) return;
+    snprintf(text, sizeof text, "%" PRId64, (now - call->submitted_ns) / 1000000);
+    httpd_set_header(call->exchange, "x-queue-ms", text);
+}
 
 static void commit(struct call *call)
 {
     struct err err = {0};
     int64_t now = server_now(call->server);
-    char text[32];
-    httpd_set_header(call->exchange, "Cache-Control", "no-cache");
-    httpd_set_header(call->exchange, "X-Accel-Buffering", "no");
-    if (call->has_started) {
-        snprintf(text, sizeof text, "%" PRId64, (now - call->submitted_ns) / 1000000);
-        httpd_set_header(call->exchange, "x-queue-ms", text);
+    set_stream_headers(call, now);
+    call->last_ns = now;
+    if (!call->streams) {
+        httpd_stream(call->exchange, 200, "application/json");
+        return;
     }
     call->is_committed = true;
-    call->last_ns = now;
     call->breaks_off = !call->protocol->begin(call, &err);
     httpd_stream(call->exchange, 200, "text/event-stream; charset=utf-8");
 }
@@ -439,6 +471,12 @@ static size_t copy_out(struct call *call, char *out, size_t room)
     return n;
 }
 
+static int64_t silence_ns_max(const struct call *call)
+{
+    const struct server_settings *settings = &call->server->settings;
+    return call->streams ? settings->keep_alive_ns : settings->whole_keep_alive_ns;
+}
+
 static enum httpd_flow see_read(void *context, char *out, size_t room, size_t *n, int64_t *wake_ns)
 {
     struct call *call = context;
@@ -452,10 +490,13 @@ static enum httpd_flow see_read(void *context, char *out, size_t room, size_t *n
         int64_t now = server_now(call->server);
         while (call->problem.kind == PROBLEM_NONE && call->out.bytes < OUT_FULL && step(call)) continue;
         check_queue(call, now);
-        if (call->is_complete || call->problem.kind != PROBLEM_NONE) finish(call);
-        if (call->out.bytes == 0 && !call->is_final) keep_alive(call, now);
+        bool is_done = call->is_complete || call->problem.kind != PROBLEM_NONE;
+        if (is_done)
+            call->streams ? finish(call) : finish_whole(call);
+        else if (call->out.bytes == 0)
+            call->streams ? keep_alive(call, now) : add_blank(call, now);
         if (call->out.bytes > 0 || call->is_final || call->breaks_off) continue;
-        *wake_ns = earlier(call->last_ns + call->server->settings.keep_alive_ns, queue_deadline(call));
+        *wake_ns = earlier(call->last_ns + silence_ns_max(call), queue_deadline(call));
         return HTTPD_WAIT;
     }
 }
@@ -464,6 +505,7 @@ static void see_poll(void *context, struct httpd_exchange *exchange, int64_t *wa
 {
     struct call *call = context;
     int64_t now = server_now(call->server), commit_ns = call->submitted_ns + COMMIT_MS * INT64_C(1000000);
+    bool commits = call->streams || call->server->settings.whole_keep_alive_ns > 0;
     /* A stream's events are read when it can write them. */
     while (call->problem.kind == PROBLEM_NONE && (!call->streams || !call->has_started) && step(call)) continue;
     check_queue(call, now);
@@ -471,10 +513,10 @@ static void see_poll(void *context, struct httpd_exchange *exchange, int64_t *wa
         server_refuse(exchange, &call->problem);
     else if (!call->streams && call->is_complete)
         reply_whole(call);
-    else if (call->streams && (call->has_started || now >= commit_ns))
+    else if (commits && (call->has_started || now >= commit_ns))
         commit(call);
     else
-        *wake_ns = earlier(queue_deadline(call), call->streams ? commit_ns : INT64_MAX);
+        *wake_ns = earlier(queue_deadline(call), commits ? commit_ns : INT64_MAX);
 }
 
 /* --- decoding --- */
@@ -515,7 +557,8 @@ static const struct field_rule common_rules[] = {
     {"client_metadata", FIELD_IGNORED, NULL},
     {"prediction", FIELD_IGNORED, NULL},
     {"cache_prompt", FIELD_IGNORED, NULL},
-    {"structural_tag", FIELD_REFUSED, NULL},
+    {"structural_tag", FIELD_NEVER, NULL},
+    {"guided_whitespace_pattern", FIELD_READ, NULL},
     {"guided_json", FIELD_READ, NULL},
     {"guided_regex", FIELD_READ, NULL},
     {"guided_choice", FIELD_READ, NULL},
@@ -547,6 +590,31 @@ bool call_read_common(struct call *call, const struct field_rule *rules, struct 
     return fields_read(call->body, &all, &call->sampling, &call->arena, problem) && check_model(call, problem) &&
            field_bool(call->body, "stream", &call->streams, problem) && check_single(call, "n", problem) &&
            check_single(call, "best_of", problem);
+}
+
+/* Types alone: what the words and their precedence mean is fmt's. */
+bool call_check_thinking(struct call *call, struct problem *problem)
+{
+    bool flag;
+    const char *word;
+    struct json_object *object = NULL, *thinking = json_object_object_get(call->body, "thinking");
+    if (thinking && !json_object_is_type(thinking, json_type_object) &&
+        !json_object_is_type(thinking, json_type_boolean))
+        return problem_set(problem, PROBLEM_INVALID_TYPE, "thinking", "thinking: must be an object, or true or false");
+    return field_bool(call->body, "enable_thinking", &flag, problem) &&
+           field_bool(call->body, "clear_thinking", &flag, problem) &&
+           field_text(call->body, "reasoning_effort", &word, problem) &&
+           field_object(call->body, "reasoning", &object, problem) &&
+           field_object(call->body, "chat_template_kwargs", &object, problem);
+}
+
+/* The names that a client may have used for the limit, the stronger first. */
+static const char *limit_name(const struct call *call)
+{
+    static const char *const names[] = {"max_completion_tokens", "max_output_tokens"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (json_object_object_get(call->body, names[i])) return names[i];
+    return "max_tokens";
 }
 
 bool call_read_tools(struct call *call, enum tools_wire wire, struct problem *problem)
@@ -603,8 +671,8 @@ bool call_finish_decode(struct call *call, struct problem *problem)
     int64_t least = call->is_chat ? 1 : 0;
     sampling_fill(&call->sampling, settings->sampling);
     if (call->sampling.max_tokens < least)
-        return problem_set(problem, PROBLEM_INVALID_VALUE, "max_tokens", "max_tokens: must be at least %" PRId64,
-                           least);
+        return problem_set(problem, PROBLEM_INVALID_VALUE, limit_name(call), "%s: must be at least %" PRId64,
+                           limit_name(call), least);
     if (!sampling_check(&call->sampling, settings->model->n_logits, settings->model->n_tokens, &field, &err)) {
         problem_from(problem, PROBLEM_INVALID_VALUE, &err);
         if (field < SAMPLING_FIELDS) snprintf(problem->param, sizeof problem->param, "%s", sampling_field_name(field));

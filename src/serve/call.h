@@ -132,6 +132,9 @@ bool call_end_thinking(struct server *server, const char *id);
 struct field_rule;
 bool call_read_common(struct call *call, const struct field_rule *rules, struct problem *problem) MUST_CHECK;
 
+/* That the members which turn thinking on and off have the types they must have. */
+bool call_check_thinking(struct call *call, struct problem *problem) MUST_CHECK;
+
 /* Tools, tool_choice and parallel_tool_calls, in the form of a protocol. */
 bool call_read_tools(struct call *call, enum tools_wire wire, struct problem *problem) MUST_CHECK;
 
@@ -142,8 +145,10 @@ bool call_encode_chat(struct call *call, struct worker *worker, struct problem *
 bool call_finish_decode(struct call *call, struct problem *problem) MUST_CHECK;
 
 /* What the answer must look like: `format` (NULL: none) as response_format, text.format or output_config.format has it,
- * the members that other servers have for it, and tool_choice. At most one of them may constrain text. */
-bool call_read_constraint(struct call *call, struct json_object *format, struct problem *problem) MUST_CHECK;
+ * which is `name`, the members that other servers have for it, and tool_choice. At most one of them may constrain text.
+ */
+bool call_read_constraint(struct call *call, struct json_object *format, const char *name,
+                          struct problem *problem) MUST_CHECK;
 
 /* All text of one kind, joined, appended to `out`. */
 bool call_join(const struct call *call, enum answer_part part, struct buf *out, struct err *err) MUST_CHECK;

@@ -31,10 +31,10 @@ static const struct field_rule rules[] = {
     {"clear_thinking", FIELD_READ, NULL},
     {"store", FIELD_IGNORED, NULL},
     {"verbosity", FIELD_IGNORED, NULL},
-    {"functions", FIELD_REFUSED, "send tools"},
-    {"function_call", FIELD_REFUSED, "send tool_choice"},
+    {"functions", FIELD_NEVER, "send tools"},
+    {"function_call", FIELD_NEVER, "send tool_choice"},
     {"audio", FIELD_REFUSED, NULL},
-    {"web_search_options", FIELD_REFUSED, NULL},
+    {"web_search_options", FIELD_NEVER, NULL}, /* an empty one already asks for it */
     {NULL, FIELD_READ, NULL},
 };
 
@@ -93,7 +93,7 @@ static bool read_logprobs(struct call *call, struct problem *problem)
     if (!field_bool(call->body, "logprobs", &call->wants_logprobs, problem) ||
         !field_integer(call->body, "top_logprobs", 0, LOGPROB_TOP_MAX, &n, problem))
         return false;
-    if (n > 0 && !call->wants_logprobs)
+    if (n >= 0 && !call->wants_logprobs)
         return problem_set(problem, PROBLEM_INVALID_VALUE, "top_logprobs", "top_logprobs: needs logprobs: true");
     call->n_top_logprobs = n > 0 ? (uint32_t)n : 0;
     return true;
@@ -111,13 +111,15 @@ static bool read_formats(struct call *call, struct problem *problem)
         if (!json_object_is_type(one, json_type_string) || strcmp(json_object_get_string(one), "text") != 0)
             return problem_set(problem, PROBLEM_UNSUPPORTED, "modalities", "modalities: only text is supported");
     }
-    return call_read_constraint(call, format, problem);
+    return call_read_constraint(call, format, "response_format", problem);
 }
 
 bool chat_api_encode(struct call *call, struct worker *worker, struct problem *problem)
 {
     struct err err = {0};
-    if (!read_messages(call, problem) || !call_read_tools(call, TOOLS_CHAT, problem)) return false;
+    if (!read_messages(call, problem) || !call_read_tools(call, TOOLS_CHAT, problem) ||
+        !call_check_thinking(call, problem))
+        return false;
     if (!chat_options_read(&call->chat, call->body, &err)) return problem_from(problem, PROBLEM_INVALID_VALUE, &err);
     return call_encode_chat(call, worker, problem);
 }
@@ -173,6 +175,13 @@ static void put_logprobs(struct jot *json, const struct call *call, const char *
     jot_close(json);
 }
 
+/* Most clients read the first name, some the second. */
+static void put_reasoning(struct jot *json, const struct call *call, const char *text, size_t bytes)
+{
+    jot_put_text(json, "reasoning_content", text, bytes);
+    if (call->server->settings.both_reasoning_fields) jot_put_text(json, "reasoning", text, bytes);
+}
+
 static bool put_message(struct jot *json, struct call *call, struct err *err)
 {
     struct buf *text = &call->text;
@@ -187,7 +196,7 @@ static bool put_message(struct jot *json, struct call *call, struct err *err)
     jot_put_null(json, "refusal");
     buf_clear(text);
     if (!call_join(call, ANSWER_REASONING, text, err)) return false;
-    if (text->bytes > 0) jot_put_text(json, "reasoning_content", text->data, text->bytes);
+    if (text->bytes > 0) put_reasoning(json, call, text->data, text->bytes);
     if (n_calls > 0) {
         jot_put_open_list(json, "tool_calls");
         for (size_t i = 0; i < call->n_items; i++)
@@ -268,8 +277,10 @@ static bool part(struct call *call, struct item *item, const struct answer_event
         put_call(&json, call, item, (int64_t)call_count(call, ANSWER_CALL) - 1);
         jot_close_list(&json);
     } else {
-        const char *name = event->part == ANSWER_REASONING ? "reasoning_content" : "content";
-        jot_put_text(&json, name, event->text, event->bytes);
+        if (event->part == ANSWER_REASONING)
+            put_reasoning(&json, call, event->text, event->bytes);
+        else
+            jot_put_text(&json, "content", event->text, event->bytes);
     }
     jot_close(&json);
     if (event->part == ANSWER_CONTENT && call->wants_logprobs)

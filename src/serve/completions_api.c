@@ -129,7 +129,7 @@ static bool decode(struct call *call, struct worker *worker, struct problem *pro
     detokenizer_init(&call->shown, call->server->settings.model->tokenizer, true);
     return field_object(call->body, "response_format", &format, problem) && call_read_common(call, rules, problem) &&
            read_options(call, problem) && read_prompts(call, worker, problem) &&
-           call_read_constraint(call, format, problem) && call_finish_decode(call, problem);
+           call_read_constraint(call, format, "response_format", problem) && call_finish_decode(call, problem);
 }
 
 /* --- log-probabilities --- */

@@ -59,9 +59,19 @@ static bool ask_choice(struct asked *asked, struct json_object *list, const char
     return true;
 }
 
-static bool read_format(struct asked *asked, struct alloc *alloc, struct json_object *format, struct problem *problem)
+/* A member of what `by` names. */
+static bool read_flag(struct json_object *object, const char *by, const char *name, bool *out, struct problem *problem)
 {
-    static const char by[] = "response_format";
+    struct json_object *value = json_object_object_get(object, name);
+    if (!value) return true;
+    *out = json_object_get_boolean(value);
+    return json_object_is_type(value, json_type_boolean) ||
+           problem_set(problem, PROBLEM_INVALID_TYPE, by, "%s.%s: must be true or false", by, name);
+}
+
+static bool read_format(struct asked *asked, struct alloc *alloc, struct json_object *format, const char *by,
+                        struct problem *problem)
+{
     const char *type = field_word(format, "type");
     if (!format || strcmp(type, "text") == 0) return true;
     if (strcmp(type, "json_object") == 0) return claim(asked, CONSTRAINT_JSON_OBJECT, by, problem);
@@ -72,36 +82,59 @@ static bool read_format(struct asked *asked, struct alloc *alloc, struct json_ob
     struct json_object *from = json_object_is_type(inner, json_type_object) ? inner : format;
     if (!json_object_object_get_ex(from, "schema", &schema) || !schema)
         return problem_set(problem, PROBLEM_MISSING_FIELD, by, "%s: json_schema needs a schema", by);
-    asked->request.strict = json_object_get_boolean(json_object_object_get(from, "strict"));
-    return ask_schema(asked, alloc, schema, by, problem);
+    return read_flag(from, by, "strict", &asked->request.strict, problem) &&
+           ask_schema(asked, alloc, schema, by, problem);
+}
+
+/* What may stand between the marks of JSON: a pattern, or one space behind , and : and nothing else. */
+static bool read_pattern(struct asked *asked, struct json_object *object, const char *name, const char *by,
+                         struct problem *problem)
+{
+    struct json_object *value = json_object_object_get(object, name);
+    if (!value) return true;
+    if (!json_object_is_type(value, json_type_string))
+        return problem_set(problem, PROBLEM_INVALID_TYPE, by, "%s: the pattern for white space must be a string", by);
+    if (asked->request.blanks == JSON_BLANKS_FIXED)
+        return problem_set(problem, PROBLEM_CONFLICT, by, "%s: %s, and any_whitespace is false", by, name);
+    asked->request.blanks = JSON_BLANKS_PATTERN;
+    asked->request.blanks_pattern = json_object_get_string(value);
+    asked->request.n_blanks_pattern = (size_t)json_object_get_string_len(value);
+    return true;
+}
+
+static bool read_blanks(struct asked *asked, struct json_object *outputs, const char *by, struct problem *problem)
+{
+    bool any = true;
+    if (!read_flag(outputs, by, "any_whitespace", &any, problem)) return false;
+    if (!any) asked->request.blanks = JSON_BLANKS_FIXED;
+    return read_pattern(asked, outputs, "whitespace_pattern", by, problem);
 }
 
 /* The members of structured_outputs; an object that has none of them is a schema itself. */
 static bool read_structured(struct asked *asked, struct alloc *alloc, struct json_object *body, struct problem *problem)
 {
     static const char by[] = "structured_outputs";
+    static const char *const members[] = {
+        "json", "regex", "choice", "grammar", "json_object", "whitespace_pattern", "any_whitespace"};
     struct json_object *outputs = NULL, *value;
+    bool is_object = false, is_bare = true;
     if (!field_object(body, by, &outputs, problem)) return false;
-    if (!outputs) return true;
-    size_t n_before = asked->by != NULL;
-    if (json_object_object_get_ex(outputs, "json", &value) && value && !ask_schema(asked, alloc, value, by, problem))
+    if (!outputs || json_object_object_length(outputs) == 0) return true;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        is_bare = is_bare && !json_object_object_get_ex(outputs, members[i], NULL);
+    if (json_object_object_get(outputs, "structural_tag"))
+        return problem_set(problem, PROBLEM_UNSUPPORTED, by, "%s: structural_tag is not supported", by);
+    if (is_bare) return ask_schema(asked, alloc, outputs, by, problem);
+    if ((value = json_object_object_get(outputs, "json")) && !ask_schema(asked, alloc, value, by, problem))
         return false;
-    if (json_object_object_get_ex(outputs, "regex", &value) && value &&
-        !ask_text(asked, CONSTRAINT_REGEX, value, by, problem))
+    if ((value = json_object_object_get(outputs, "regex")) && !ask_text(asked, CONSTRAINT_REGEX, value, by, problem))
         return false;
-    if (json_object_object_get_ex(outputs, "grammar", &value) && value &&
-        !ask_text(asked, CONSTRAINT_GBNF, value, by, problem))
+    if ((value = json_object_object_get(outputs, "grammar")) && !ask_text(asked, CONSTRAINT_GBNF, value, by, problem))
         return false;
-    if (json_object_object_get_ex(outputs, "choice", &value) && value && !ask_choice(asked, value, by, problem))
-        return false;
-    if (json_object_get_boolean(json_object_object_get(outputs, "json_object")) &&
-        !claim(asked, CONSTRAINT_JSON_OBJECT, by, problem))
-        return false;
-    if (json_object_object_get(outputs, "whitespace_pattern") || json_object_object_get(outputs, "structural_tag"))
-        return problem_set(problem, PROBLEM_UNSUPPORTED, by,
-                           "%s: whitespace_pattern and structural_tag are not supported", by);
-    bool is_bare = n_before == (asked->by != NULL) && json_object_object_length(outputs) > 0;
-    return !is_bare || ask_schema(asked, alloc, outputs, by, problem);
+    if ((value = json_object_object_get(outputs, "choice")) && !ask_choice(asked, value, by, problem)) return false;
+    if (!read_flag(outputs, by, "json_object", &is_object, problem)) return false;
+    if (is_object && !claim(asked, CONSTRAINT_JSON_OBJECT, by, problem)) return false;
+    return read_blanks(asked, outputs, by, problem);
 }
 
 static bool read_older(struct asked *asked, struct alloc *alloc, struct json_object *body, struct problem *problem)
@@ -110,6 +143,7 @@ static bool read_older(struct asked *asked, struct alloc *alloc, struct json_obj
     if ((value = json_object_object_get(body, "guided_json")) &&
         !ask_schema(asked, alloc, value, "guided_json", problem))
         return false;
+    if (!read_pattern(asked, body, "guided_whitespace_pattern", "guided_whitespace_pattern", problem)) return false;
     if ((value = json_object_object_get(body, "guided_regex")) &&
         !ask_text(asked, CONSTRAINT_REGEX, value, "guided_regex", problem))
         return false;
@@ -166,12 +200,12 @@ static bool refuse(const struct err *err, const char *by, struct problem *proble
         size_t n = strlen(codes[i].code);
         if (strncmp(err->text, codes[i].code, n) != 0) continue;
         const char *text = err->text + n;
-        return problem_set(problem, codes[i].kind, by, "%s", text + strspn(text, ": "));
+        return problem_set(problem, codes[i].kind, by, "%s: %s", by, text + strspn(text, ": "));
     }
-    return problem_set(problem, PROBLEM_SCHEMA, by, "%s", err->text);
+    return problem_set(problem, PROBLEM_SCHEMA, by, "%s: %s", by, err->text);
 }
 
-bool call_read_constraint(struct call *call, struct json_object *format, struct problem *problem)
+bool call_read_constraint(struct call *call, struct json_object *format, const char *name, struct problem *problem)
 {
     struct err err = {0};
     struct asked asked = {0};
@@ -179,7 +213,7 @@ bool call_read_constraint(struct call *call, struct json_object *format, struct 
     struct alloc *alloc = call->server->alloc;
     const struct text_model *model = call->server->settings.model;
     const struct control_ids ids = control_ids_of(&model->chat, model->ends, model->n_ends_chat);
-    bool ok = read_format(&asked, alloc, format, problem) && read_older(&asked, alloc, call->body, problem) &&
+    bool ok = read_format(&asked, alloc, format, name, problem) && read_older(&asked, alloc, call->body, problem) &&
               read_structured(&asked, alloc, call->body, problem) && ask_calls(&asked, call, &one, problem);
     if (ok && !constraint_new(&call->constraint, alloc, &asked.request, &ids, &err)) {
         bool is_calls = asked.request.calls == CALLS_REQUIRED || !asked.by;

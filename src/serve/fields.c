@@ -100,7 +100,9 @@ static bool check_rule(const struct field_rules *rules, const char *name, struct
     const struct field_rule *rule = find_rule(rules, name);
     if (!rule && rules->strict)
         return problem_set(problem, PROBLEM_INVALID_VALUE, name, "%s: this server knows no such field", name);
-    if (!rule || rule->use != FIELD_REFUSED || is_neutral(value)) return true;
+    bool is_refused = rule && rule->use == FIELD_REFUSED && !is_neutral(value);
+    bool is_never = rule && rule->use == FIELD_NEVER && value;
+    if (!is_refused && !is_never) return true;
     return problem_set(problem, PROBLEM_UNSUPPORTED, name, "%s: not supported by this server%s%s", name,
                        rule->hint ? "; " : "", rule->hint ? rule->hint : "");
 }

@@ -24,8 +24,8 @@ const char *field_word(struct json_object *object, const char *name);
 bool field_is(struct json_object *object, const char *name, const char *word);
 
 /* What an endpoint does with a member. REFUSED: it would change the output and is not supported; values that ask for
- * nothing (false, "", 0, empty) pass. */
-enum field_use { FIELD_READ, FIELD_IGNORED, FIELD_REFUSED };
+ * nothing (false, "", 0, empty) pass. NEVER: whatever it says. A null is absent in both. */
+enum field_use { FIELD_READ, FIELD_IGNORED, FIELD_REFUSED, FIELD_NEVER };
 
 struct field_rule {
     const char *name;

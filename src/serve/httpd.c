@@ -353,6 +353,21 @@ static uint64_t announced_length(const struct httpd_exchange *e)
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
+static struct httpd_client *client_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+/* Before anything else of a request: the only place where its query can be seen whole. */
+static void *see_line(void *context, const char *uri, struct MHD_Connection *connection)
+{
+    struct httpd_client *client = client_of(connection);
+    (void)context;
+    if (client) client->line_bytes = strlen(uri);
+    return NULL; /* the slot of the exchange stays empty */
+}
+
 static enum httpd_fault fault_of(struct httpd_exchange *e)
 {
     struct framing f = {0};
@@ -362,17 +377,12 @@ static enum httpd_fault fault_of(struct httpd_exchange *e)
     if (f.n_lengths > 1 || f.n_codings > 1 || (f.n_lengths && f.n_codings) ||
         (f.coding && strcasecmp(f.coding, "chunked") != 0))
         return HTTPD_BAD_FRAMING;
+    const struct httpd_client *client = client_of(e->connection);
     if (f.n_headers > HTTPD_HEADERS_MAX || (head && head->header_size > HTTPD_HEAD_BYTES_MAX) ||
-        strlen(e->path) > HTTPD_LINE_BYTES_MAX)
+        (client ? client->line_bytes : strlen(e->path)) > HTTPD_LINE_BYTES_MAX)
         return HTTPD_HEAD_TOO_LARGE;
     if (f.n_hosts > 1 || (f.n_hosts == 0 && !e->is_1_0)) return HTTPD_BAD_HOST;
     return announced_length(e) > e->server->settings.body_bytes_max ? HTTPD_BODY_TOO_LARGE : HTTPD_FINE;
-}
-
-static struct httpd_client *client_of(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info ? info->socket_context : NULL;
 }
 
 static void set_head_deadline(struct httpd_server *server, struct MHD_Connection *connection, int64_t ns)
@@ -575,6 +585,7 @@ static bool start_daemon(struct httpd_server *server, struct err *err)
                                       MHD_OPTION_CONNECTION_TIMEOUT, s->silence_s,              /* */
                                       MHD_OPTION_STRICT_FOR_CLIENT, 0, /* a missing Host is ours to refuse */
                                       MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,  /* */
+                                      MHD_OPTION_URI_LOG_CALLBACK, see_line, NULL,   /* */
                                       MHD_OPTION_NOTIFY_COMPLETED, see_over, server, /* */
                                       MHD_OPTION_NOTIFY_CONNECTION, see_connection, server, MHD_OPTION_END);
     if (!server->daemon) return err_set(err, ERR_FAILED, "the HTTP server does not start: %s", strerror(errno));

@@ -14,6 +14,7 @@
 struct httpd_client {
     struct httpd_client *next, **link;
     int fd;
+    size_t line_bytes;     /* of the request that came last: its path with the query */
     int64_t head_until_ns; /* its next head must be complete by then; INT64_MAX while a request goes on */
 };
 

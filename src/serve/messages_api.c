@@ -60,17 +60,33 @@ static bool read_prefill(struct call *call, bool prefills, struct problem *probl
     return true;
 }
 
+/* What the answer must look like is in a member of its own, or was before it had that. */
+static bool read_format(struct json_object *config, struct json_object **format, const char **name,
+                        struct problem *problem)
+{
+    struct json_object *newer = NULL;
+    if (!field_object(config, "format", &newer, problem)) return false;
+    if (!newer) return true;
+    if (*format)
+        return problem_set(problem, PROBLEM_CONFLICT, "output_format",
+                           "output_format: the answer is already constrained by output_config.format");
+    *format = newer;
+    *name = "output_config.format";
+    return true;
+}
+
 static bool decode_prompt(struct call *call, struct worker *worker, struct problem *problem)
 {
     bool prefills = false;
     struct json_object *config = NULL, *format = NULL;
+    const char *name = "output_format";
     return call_read_common(call, rules, problem) && messages_read(call, &prefills, problem) &&
            call_read_tools(call, TOOLS_MESSAGES, problem) &&
            field_object(call->body, "output_config", &config, problem) &&
            field_object(call->body, "output_format", &format, problem) &&
-           field_object(config, "format", &format, problem) && read_thinking(call, config, problem) &&
-           read_prefill(call, prefills, problem) && call_encode_chat(call, worker, problem) &&
-           call_read_constraint(call, format, problem);
+           read_format(config, &format, &name, problem) && call_check_thinking(call, problem) &&
+           read_thinking(call, config, problem) && read_prefill(call, prefills, problem) &&
+           call_encode_chat(call, worker, problem) && call_read_constraint(call, format, name, problem);
 }
 
 static bool decode(struct call *call, struct worker *worker, struct problem *problem)

@@ -58,6 +58,8 @@ bool problem_from(struct problem *problem, enum problem_kind kind, const struct 
         kind = PROBLEM_INTERNAL;
     if (strstr(err->text, "grammar_dead_end"))
         kind = PROBLEM_DEAD_END;
+    else if (strstr(err->text, "grammar_limit"))
+        kind = PROBLEM_GRAMMAR_LIMIT;
     else if (strstr(err->text, "engine_unavailable"))
         kind = PROBLEM_ENGINE;
     else if (strstr(err->text, "numerical_error"))

@@ -34,6 +34,7 @@
     X(INTERNAL, 500, "server_error", "api_error", "internal")                                          \
     X(NUMERICAL, 500, "server_error", "api_error", "numerical_error")                                  \
     X(DEAD_END, 500, "server_error", "api_error", "grammar_dead_end")                                  \
+    X(GRAMMAR_LIMIT, 500, "server_error", "api_error", "grammar_limit")                                \
     X(ENGINE, 502, "server_error", "api_error", "engine_unavailable")                                  \
     X(LOADING, 503, "server_error", "overloaded_error", "loading")                                     \
     X(SHUTTING_DOWN, 503, "server_error", "overloaded_error", "shutting_down")                         \

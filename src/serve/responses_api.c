@@ -44,8 +44,10 @@ static bool read_include(struct call *call, struct problem *problem)
         return false;
     size_t n = include ? json_object_array_length(include) : 0;
     for (size_t i = 0; i < n; i++) {
-        const char *word = json_object_get_string(json_object_array_get_idx(include, i));
-        if (word && strcmp(word, "message.output_text.logprobs") == 0) call->wants_logprobs = true;
+        struct json_object *word = json_object_array_get_idx(include, i);
+        if (!json_object_is_type(word, json_type_string))
+            return problem_set(problem, PROBLEM_INVALID_TYPE, "include", "include: must be an array of strings");
+        if (strcmp(json_object_get_string(word), "message.output_text.logprobs") == 0) call->wants_logprobs = true;
     }
     call->n_top_logprobs = call->wants_logprobs ? (uint32_t)n_top : 0;
     return true;
@@ -76,7 +78,7 @@ static bool decode(struct call *call, struct worker *worker, struct problem *pro
     struct json_object *format = NULL;
     return call_read_common(call, rules, problem) && read_options(call, &format, problem) &&
            call_read_tools(call, TOOLS_RESPONSES, problem) && responses_read(call, problem) &&
-           call_encode_chat(call, worker, problem) && call_read_constraint(call, format, problem) &&
+           call_encode_chat(call, worker, problem) && call_read_constraint(call, format, "text.format", problem) &&
            call_finish_decode(call, problem);
 }
 

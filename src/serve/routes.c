@@ -28,12 +28,6 @@ static void serve_responses(struct server *server, struct worker *worker, struct
     call_serve(server, worker, exchange, &responses_protocol);
 }
 
-#define NOT_OFFERED(path)                            \
-    {path, METHOD_POST, .serve = small_unsupported}, \
-    {                                                \
-        path, METHOD_GET, .serve = small_unsupported \
-    }
-
 static const struct route routes[] = {
     {"/chat/completions", METHOD_POST, .serve = serve_chat},
     {"/completions", METHOD_POST, .serve = serve_completions},
@@ -58,17 +52,17 @@ static const struct route routes[] = {
     {"/admin/budget", METHOD_GET, .is_quick = true, .serve = admin_budget},
     {"/health", METHOD_GET, .is_quick = true, .is_open = true, .serve = small_health},
     {"/", METHOD_GET, .is_quick = true, .is_open = true, .serve = small_root},
-    NOT_OFFERED("/embeddings"),
-    NOT_OFFERED("/audio/*"),
-    NOT_OFFERED("/images/*"),
-    NOT_OFFERED("/moderations"),
-    NOT_OFFERED("/fine_tuning/*"),
-    NOT_OFFERED("/files"),
-    NOT_OFFERED("/files/*"),
-    NOT_OFFERED("/batches"),
-    NOT_OFFERED("/batches/*"),
-    NOT_OFFERED("/adapters"),
-    NOT_OFFERED("/adapters/*"),
+    {"/embeddings", METHOD_ANY, .is_refused = true},
+    {"/audio/*", METHOD_ANY, .is_refused = true},
+    {"/images/*", METHOD_ANY, .is_refused = true},
+    {"/moderations", METHOD_ANY, .is_refused = true},
+    {"/fine_tuning/*", METHOD_ANY, .is_refused = true},
+    {"/files", METHOD_ANY, .is_refused = true},
+    {"/files/*", METHOD_ANY, .is_refused = true},
+    {"/batches", METHOD_ANY, .is_refused = true},
+    {"/batches/*", METHOD_ANY, .is_refused = true},
+    {"/adapters", METHOD_ANY, .is_refused = true},
+    {"/adapters/*", METHOD_ANY, .is_refused = true},
 };
 
 /* A * takes one segment in the middle of a path, and the rest of it at the end. */
@@ -97,7 +91,7 @@ const struct route *routes_find(const char *path, unsigned method, unsigned *met
     target[0] = 0;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (!matches(routes[i].path, path, bytes, target)) continue;
-        if (routes[i].method == method) return &routes[i];
+        if (routes[i].method & method) return &routes[i];
         *methods |= routes[i].method;
     }
     return NULL;

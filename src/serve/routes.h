@@ -3,13 +3,14 @@
 /* Paths and methods: one table is the only place where a route exists. Read-only; any thread. */
 #include "serve/server_int.h"
 
-enum { METHOD_GET = 1, METHOD_POST = 2, METHOD_DELETE = 4 };
+enum { METHOD_GET = 1, METHOD_POST = 2, METHOD_DELETE = 4, METHOD_ANY = 7 };
 
 struct route {
     const char *path; /* without /v1, which is optional; * is one segment */
     unsigned method;
-    bool is_open;  /* needs no key */
-    bool is_quick; /* answered on the net thread */
+    bool is_open;    /* needs no key */
+    bool is_quick;   /* answered on the net thread */
+    bool is_refused; /* by its head: other servers have it, this model does not do it */
     bool is_anthropic;
     void (*serve)(struct server *server, struct worker *worker,
                   struct httpd_exchange *exchange); /* worker: NULL if quick */

@@ -122,6 +122,10 @@ static bool find_route(struct httpd_exchange *exchange, struct visit *visit, str
     char allow[64];
     visit->route = routes_find(httpd_path(exchange), routes_method(httpd_method(exchange)), &methods, visit->target);
     if (visit->route && visit->route->is_anthropic) visit->family = FAMILY_ANTHROPIC;
+    if (visit->route && visit->route->is_refused)
+        return problem_set(problem, PROBLEM_ENDPOINT, NULL,
+                           "%.100s is not supported: the model of this server reads and writes text, and nothing else",
+                           httpd_path(exchange));
     if (visit->route) return true;
     if (methods == 0)
         return problem_set(problem, PROBLEM_NOT_FOUND, NULL, "there is no %.100s here", httpd_path(exchange));

@@ -20,8 +20,10 @@ struct server_settings {
     size_t body_bytes_max;
     int64_t queue_ns_max; /* waiting longer than this fails */
     unsigned silence_s, stall_s;
-    int64_t keep_alive_ns;    /* of silence in a stream */
-    size_t backlog_bytes_max; /* of a stream that its client does not read: behind it the answer stands still */
+    int64_t keep_alive_ns;       /* of silence in a stream */
+    int64_t whole_keep_alive_ns; /* and in front of an answer that is not streamed, whose status is then 200 whatever
+                                    becomes of it; 0: silence, and the right status */
+    size_t backlog_bytes_max;    /* of a stream that its client does not read: behind it the answer stands still */
 
     const struct access_rules *access;
     const struct text_model *model;
@@ -33,7 +35,8 @@ struct server_settings {
     struct chat_options chat;
     uint32_t context_tokens;
     bool strict_model, strict_fields;
-    bool is_isolated; /* the engine is in a process of its own */
+    bool both_reasoning_fields; /* chat has reasoning under the name `reasoning` too */
+    bool is_isolated;           /* the engine is in a process of its own */
     struct clock clock;
 
     void *context;

@@ -175,18 +175,7 @@ void small_model(struct server *server, struct worker *worker, struct httpd_exch
     finish(exchange, &json);
 }
 
-/* --- refusals, and requests that go on --- */
-
-void small_unsupported(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
-{
-    struct problem problem;
-    (void)server;
-    (void)worker;
-    problem_set(&problem, PROBLEM_ENDPOINT, NULL,
-                "%.100s is not supported: the model of this server reads and writes text, and nothing else",
-                httpd_path(exchange));
-    server_refuse(exchange, &problem);
-}
+/* --- requests that go on --- */
 
 static void answer_found(struct server *server, struct httpd_exchange *exchange, bool is_found)
 {

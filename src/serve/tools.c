@@ -116,13 +116,24 @@ static struct json_object *input_schema(void)
     return NULL;
 }
 
+static bool read_strict(struct reading *r, struct json_object *tool, bool *is_strict, const char *where)
+{
+    struct json_object *value = json_object_object_get(tool, "strict");
+    if (!value) return true;
+    *is_strict = json_object_get_boolean(value);
+    return json_object_is_type(value, json_type_boolean) ||
+           problem_set(r->problem, PROBLEM_INVALID_TYPE, where, "%s: strict must be true or false", where);
+}
+
 static bool read_custom(struct reading *r, struct json_object *entry, const char *namespace, const char *where)
 {
     struct json_object *inner = json_object_object_get(entry, "custom");
     struct json_object *custom = json_object_is_type(inner, json_type_object) ? inner : entry;
     const char *name = field_word(custom, "name");
     char flat[TOOL_NAME_MAX];
-    if (json_object_get_boolean(json_object_object_get(custom, "strict")))
+    bool is_strict = false;
+    if (!read_strict(r, custom, &is_strict, where)) return false;
+    if (is_strict)
         return problem_set(r->problem, PROBLEM_UNSUPPORTED, where, "%s: strict is not supported for custom tools",
                            where);
     struct json_object *description = custom_description(r, custom), *schema = input_schema();
@@ -147,13 +158,14 @@ static bool read_function(struct reading *r, struct json_object *entry, const ch
 {
     struct json_object *inner = json_object_object_get(entry, "function");
     struct json_object *function = json_object_is_type(inner, json_type_object) ? inner : entry;
-    struct json_object *schema = schema_of(function), *strict = json_object_object_get(function, "strict");
+    struct json_object *schema = schema_of(function);
     const char *name = field_word(function, "name");
+    bool is_strict = false;
     char flat[TOOL_NAME_MAX];
     if (schema && !json_object_is_type(schema, json_type_object))
         return problem_set(r->problem, PROBLEM_INVALID_TYPE, where, "%s: the parameters must be an object", where);
-    const struct tool_origin origin = {
-        .name = name, .namespace = namespace, .is_strict = json_object_get_boolean(strict)};
+    if (!read_strict(r, function, &is_strict, where)) return false;
+    const struct tool_origin origin = {.name = name, .namespace = namespace, .is_strict = is_strict};
     if (!namespace) return show(r, entry, origin, where);
     struct json_object *description = json_object_object_get(function, "description");
     struct json_object *renamed = flat_function(tools_flat_name(flat, namespace, name), description, schema);
@@ -257,8 +269,13 @@ static bool choose_named(struct tools *tools, struct json_object *choice, struct
 {
     tools->named = find_choice(tools, choice);
     tools->choice = TOOLS_NAMED;
-    return tools->named || problem_set(problem, PROBLEM_INVALID_VALUE, "tool_choice",
-                                       "tool_choice: names a tool that is not among tools");
+    if (tools->named) return true;
+    if (tools->dropped.bytes > 0) /* it may be one of those */
+        return problem_set(problem, PROBLEM_UNSUPPORTED, "tool_choice",
+                           "tool_choice: names a tool that is not among those this server can offer; left out: %s",
+                           tools->dropped.data);
+    return problem_set(problem, PROBLEM_INVALID_VALUE, "tool_choice",
+                       "tool_choice: names a tool that is not among tools");
 }
 
 /* Only these are shown, in the order of the declaration. */
@@ -292,10 +309,31 @@ static bool choose_allowed(struct tools *tools, struct alloc *alloc, struct json
     struct json_object *inner = json_object_object_get(choice, "allowed_tools"), *list = NULL;
     struct json_object *from = json_object_is_type(inner, json_type_object) ? inner : choice;
     if (!field_list(from, "tools", &list, problem)) return false;
-    tools->choice = field_is(from, "mode", "required") ? TOOLS_REQUIRED : TOOLS_AUTO;
+    const char *mode = "auto";
+    if (!field_text(from, "mode", &mode, problem)) return false;
+    if (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0)
+        return problem_set(problem, PROBLEM_INVALID_VALUE, "tool_choice",
+                           "tool_choice: the mode of allowed_tools must be auto or required, not '%.50s'", mode);
+    tools->choice = strcmp(mode, "required") == 0 ? TOOLS_REQUIRED : TOOLS_AUTO;
     if (!list)
         return problem_set(problem, PROBLEM_MISSING_FIELD, "tool_choice", "tool_choice: allowed_tools needs tools");
-    return !tools->shown || keep_only(tools, alloc, list, problem);
+    size_t n = json_object_array_length(list);
+    for (size_t i = 0; i < n; i++)
+        if (!find_choice(tools, json_object_array_get_idx(list, i)) && tools->dropped.bytes == 0)
+            return problem_set(problem, PROBLEM_INVALID_VALUE, "tool_choice",
+                               "tool_choice: number %zu of allowed_tools is not among tools", i);
+    if (!keep_only(tools, alloc, list, problem)) return false;
+    return tools->chat.n_tools > 0 || tools->choice == TOOLS_AUTO ||
+           problem_set(problem, PROBLEM_INVALID_VALUE, "tool_choice",
+                       "tool_choice: none of allowed_tools can be called, and one is required");
+}
+
+static bool is_word(const char *word)
+{
+    static const char *const words[] = {"required", "any", "function", "custom", "tool", "allowed_tools"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i]) == 0) return true;
+    return false;
 }
 
 static bool read_choice(struct tools *tools, struct alloc *alloc, struct json_object *choice, struct problem *problem)
@@ -304,14 +342,19 @@ static bool read_choice(struct tools *tools, struct alloc *alloc, struct json_ob
     const char *word = is_object                                       ? field_word(choice, "type")
                        : json_object_is_type(choice, json_type_string) ? json_object_get_string(choice)
                                                                        : "";
-    bool no_parallel =
-        is_object && json_object_get_boolean(json_object_object_get(choice, "disable_parallel_tool_use"));
+    bool no_parallel = false;
+    if (choice && !is_object && !json_object_is_type(choice, json_type_string))
+        return problem_set(problem, PROBLEM_INVALID_TYPE, "tool_choice", "tool_choice: must be a string or an object");
+    if (is_object && !field_bool(choice, "disable_parallel_tool_use", &no_parallel, problem)) return false;
     tools->one_call = tools->one_call || no_parallel;
     if (!choice || strcmp(word, "auto") == 0) return true;
     if (strcmp(word, "none") == 0) {
         tools->choice = TOOLS_NONE;
         return true;
     }
+    if (!is_word(word))
+        return problem_set(problem, is_object ? PROBLEM_UNSUPPORTED : PROBLEM_INVALID_VALUE, "tool_choice",
+                           "tool_choice: '%.50s' is not supported", word);
     if (tools->chat.n_tools == 0)
         return problem_set(problem, PROBLEM_INVALID_VALUE, "tool_choice",
                            "tool_choice: there are no tools; it must be auto, none, or absent");
