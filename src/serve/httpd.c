@@ -617,6 +617,8 @@ void httpd_quiesce(struct httpd_server *server)
 {
     if (server->listen_fd >= 0) return;
     server->listen_fd = MHD_quiesce_daemon(server->daemon);
+    /* Or the system would go on taking connections that nobody answers. It is closed when no thread can look at it. */
+    if (server->listen_fd >= 0) shutdown(server->listen_fd, SHUT_RDWR);
 }
 
 /* Sends everybody away, until nobody is left. */
