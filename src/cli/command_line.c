@@ -19,13 +19,19 @@ static bool check_operands(const struct command *command, const struct operands 
     return true;
 }
 
-/* A model may be named by part of its name; commands see its folder. `place` is where that is kept. */
-static bool resolve_operand(struct command_context *context, const char **words, struct location *place,
-                            struct err *err)
+/* A model may be named by part of its name; commands see its folder, which is kept in the arena. */
+static bool resolve_operands(struct command_context *context, const char **words, struct arena *arena, struct err *err)
 {
-    if (context->n_operands == 0 || !resolve_model_applies(context->command)) return true;
-    if (!resolve_model(context, words[0], place, err)) return false;
-    words[0] = place->path;
+    struct location place;
+    size_t n = resolve_model_count(context->command);
+    for (size_t i = 0; i < n && i < context->n_operands; i++) {
+        if (!resolve_model(context, words[i], &place, err)) return false;
+        size_t bytes = strlen(place.path) + 1;
+        char *path = arena_get(arena, bytes, err);
+        if (!path) return false;
+        memcpy(path, place.path, bytes);
+        words[i] = path;
+    }
     return true;
 }
 
@@ -55,8 +61,8 @@ static int run_command(const struct command *command, const struct settings_sour
             .out = out,
             .log = log,
         };
-        struct location place;
-        bool ok = resolve_operand(&context, operands.words, &place, &err) && profile_apply(&settings, &context, &err);
+        bool ok = resolve_operands(&context, operands.words, &settings.arena, &err) &&
+                  profile_apply(&settings, &context, &err);
         code = ok ? command->run(&context) : commands_fail(log, &err);
     }
     settings_fini(&settings);

@@ -1,13 +1,9 @@
-/* weir serve: a model behind HTTP, until somebody asks it to stop. */
-#include "cli/answer_settings.h"
+/* weir serve: models behind HTTP, until somebody asks it to stop. */
 #include "cli/commands.h"
 #include "cli/config_print.h"
-#include "cli/library.h"
-#include "cli/open_engine.h"
+#include "cli/serve_models.h"
 #include "plat/clock.h"
 #include "plat/notify.h"
-#include "run/engine_child.h"
-#include "run/service.h"
 #include "serve/server.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -19,10 +15,8 @@
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum {
-    SCORE_LOGIT_ROWS = 32, /* rows of a prompt whose log-probabilities are asked for, in one pass */
     SILENCE_S = 30,
     STALL_S = 60,
     DRAIN_TICK_MS = 100,
@@ -34,17 +28,10 @@ enum {
 
 struct serving {
     const struct command_context *context;
-    struct config config;
-    struct text_model model;
-    struct answer_settings answers;
     struct access_rules access;
-    char name[256], fingerprint[40];
-    struct keeper *keeper; /* NULL unless the engine is isolated */
-    enum keeper_role role; /* of this process */
-    bool child_failed;
-    struct service *service;
+    struct serve_models models;
     struct server *server;
-    int signal_fd, state_fd; /* state_fd: the model is ready, or did not open */
+    int signal_fd, state_fd; /* state_fd: a model is ready, or did not open */
     pthread_mutex_t log_lock;
 };
 
@@ -66,23 +53,31 @@ static void say(void *context, const char *line)
     pthread_mutex_unlock(&s->log_lock);
 }
 
-static void see_state(void *context, enum service_state state, const struct err *err)
+static void see_state(void *context, const struct serve_model *model, enum service_state state, const struct err *err)
 {
+    static const char *const events[] = {[SERVICE_READY] = "ready",
+                                         [SERVICE_RESTARTING] = "engine_restart",
+                                         [SERVICE_DOWN] = "engine_down",
+                                         [SERVICE_PARKED] = "engine_closed",
+                                         [SERVICE_FAILED] = "engine_not_opened"};
     struct serving *s = context;
     uint64_t one = 1;
-    char line[sizeof err->text + 64];
-    if (state == SERVICE_READY) say(s, "event=ready");
-    if (state == SERVICE_RESTARTING || state == SERVICE_DOWN) {
-        snprintf(line, sizeof line, "event=%s text=\"%s\"", state == SERVICE_DOWN ? "engine_down" : "engine_restart",
-                 err->text);
+    char line[sizeof err->text + sizeof model->name + 64], name[sizeof model->name + 16] = "";
+    const char *event = (size_t)state < sizeof events / sizeof *events ? events[state] : NULL;
+    bool is_one_of_many = s->models.n > 1, ends_all = state == SERVICE_FAILED && !is_one_of_many;
+    if (is_one_of_many) snprintf(name, sizeof name, " model=\"%s\"", model->name);
+    if (event && !ends_all) {
+        snprintf(line, sizeof line, "event=%s%s%s%s%s", event, name, err ? " text=\"" : "", err ? err->text : "",
+                 err ? "\"" : "");
         say(s, line);
     }
     ssize_t n = write(s->state_fd, &one, sizeof one);
     (void)n; /* an event descriptor that is never read full takes it */
 }
 
-static void see_warning(void *context, const struct err *warning)
+static void see_warning(void *context, const struct serve_model *model, const struct err *warning)
 {
+    (void)model;
     char line[sizeof warning->text + 64];
     snprintf(line, sizeof line, "level=warning component=engine message=\"%s\"", warning->text);
     say(context, line);
@@ -127,82 +122,6 @@ static bool make_access(struct serving *s, struct err *err)
     return read_keys(s, err) && check_host(s, err);
 }
 
-/* A seed of the command line is that of every request that has none. */
-static bool make_answers(struct serving *s, struct err *err)
-{
-    const struct text_model *model = &s->model;
-    enum sampling_fault fault;
-    if (!answer_settings_init(&s->answers, s->context, &model->defaults, model->n_logits, model->n_tokens, err))
-        return false;
-    const struct sampling_value seed = {.kind = SAMPLING_INTEGER, .integer = (int64_t)s->context->settings->seed};
-    return !s->answers.has_seed || sampling_put(&s->answers.sampling, SAMPLING_SEED, "--seed", seed, &fault, err);
-}
-
-/* The folder's name, unless there is an alias. */
-static void make_name(struct serving *s)
-{
-    const char *given = s->context->settings->alias, *path = given ? given : s->context->operands[0];
-    size_t end = strlen(path);
-    while (!given && end > 1 && path[end - 1] == '/') end--;
-    size_t start = end;
-    while (!given && start > 0 && path[start - 1] != '/') start--;
-    if (given) start = 0;
-    snprintf(s->name, sizeof s->name, "%.*s", (int)(end - start), path + start);
-}
-
-/* Of everything that alters answers: the program, the kernels, the model, its numerics, and how its state is kept. What
- * is not the default of the last two is named behind the hash. */
-static void make_fingerprint(struct serving *s, const struct engine_settings *engine)
-{
-    const char *numerics = numerics_name(engine->numerics), *kv = kv_codec_of(engine->kv_storage)->name;
-    bool is_exact = engine->numerics == NUMERICS_EXACT, is_f32 = engine->kv_storage == KV_STORAGE_F32;
-    char text[512];
-    int n = snprintf(text, sizeof text, "%s %08" PRIx32 " %s %s %s %g %016" PRIx64, version_text(), engine->cpu_mask,
-                     s->name, numerics, kv, (double)engine->latent_norm_eps, XXH3_64bits(&s->config, sizeof s->config));
-    snprintf(s->fingerprint, sizeof s->fingerprint, "weir-%016" PRIx64 "%s%s%s%s", XXH3_64bits(text, (size_t)n),
-             is_exact ? "" : "-", is_exact ? "" : numerics, is_f32 ? "" : "-", is_f32 ? "" : kv);
-}
-
-/* From here on there may be three kinds of this process: the one that serves, the keeper, and the engine. */
-static bool isolate(struct serving *s, struct service_settings *with, struct err *err)
-{
-    int fd;
-    struct err why = {0};
-    if (!keeper_start(&s->keeper, s->context->alloc, &s->role, &fd, err)) return false;
-    with->keeper = s->keeper;
-    if (s->role != KEEPER_CHILD) return true;
-    s->child_failed = !engine_child_run(fd, s->context->alloc, with, &why); /* the one that serves was told why */
-    close(fd);
-    return true;
-}
-
-static bool start_service(struct serving *s, struct err *err)
-{
-    const struct settings *settings = s->context->settings;
-    struct service_settings with = {
-        .fs = s->context->fs,
-        .model = &s->model,
-        .n_waiting_max = (uint32_t)settings->max_queue,
-        .decode_stall_ns_max = (int64_t)settings->decode_stall_s * NS_PER_S,
-        .ssd_dir = settings->ssd_cache,
-        .ssd_bytes_max = settings->ssd_cache_max_bytes,
-        .demote_idle_ns = (int64_t)settings->demote_idle_s * NS_PER_S,
-        .ws = write_system_real(),
-        .clock = clock_real(),
-        .context = s,
-        .changed = see_state,
-        .warned = see_warning,
-    };
-    if (!engine_settings_from(&with.engine, s->context, err)) return false;
-    with.engine.n_sequences = (uint32_t)settings->batch;
-    with.engine.logit_rows = (uint32_t)settings->batch + SCORE_LOGIT_ROWS;
-    with.engine.streamed.usage_folder = library_usage_folder(s->context);
-    with.engine.streamed.usage_import = settings->usage_import;
-    make_fingerprint(s, &with.engine);
-    if (settings->isolate && !isolate(s, &with, err)) return false;
-    return s->role != KEEPER_OWNER || service_new(&s->service, s->context->alloc, &with, err);
-}
-
 static bool start_server(struct serving *s, struct err *err)
 {
     const struct settings *settings = s->context->settings;
@@ -220,16 +139,8 @@ static bool start_server(struct serving *s, struct err *err)
         .whole_keep_alive_ns = (int64_t)settings->keep_alive_whole_s * NS_PER_S,
         .both_reasoning_fields = settings->reasoning_field > 0,
         .access = &s->access,
-        .model = &s->model,
-        .service = s->service,
-        .model_name = s->name,
-        .fingerprint = s->fingerprint,
-        .numerics = numerics_name((enum numerics)settings->numerics),
-        .kv = kv_codec_of((enum kv_storage)settings->kv)->name,
-        .sampling = &s->answers.sampling,
-        .chat = s->answers.chat,
-        .context_tokens = (uint32_t)settings->context_length,
-        .is_isolated = s->keeper != NULL,
+        .models = s->models.served,
+        .n_models = s->models.n,
         .strict_model = settings->strict_model,
         .strict_fields = settings->strict_fields,
         .clock = clock_real(),
@@ -265,17 +176,20 @@ static bool was_signalled(struct serving *s)
     return read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info;
 }
 
-/* Until a signal comes. False: the model did not open. */
+/* Until a signal comes. False: the only model did not open. Of several each is opened when it is asked for. */
 static bool wait_for_end(struct serving *s, struct err *err)
 {
     const char *notify = s->context->settings->notify_socket;
+    bool is_one_of_many = s->models.n > 1;
+    if (is_one_of_many) notify_send(notify, "READY=1\nSTATUS=Answering requests");
     for (;;) {
         uint64_t count;
         struct pollfd events[] = {{.fd = s->signal_fd, .events = POLLIN}, {.fd = s->state_fd, .events = POLLIN}};
         if (poll(events, 2, -1) < 0 && errno != EINTR) return err_set(err, ERR_IO, "poll: %s", strerror(errno));
         if (was_signalled(s)) return true;
         if (read(s->state_fd, &count, sizeof count) < 0) continue;
-        if (service_state(s->service, err) == SERVICE_FAILED) return false;
+        if (is_one_of_many) continue;
+        if (service_state(s->models.models[0].service, err) == SERVICE_FAILED) return false;
         notify_send(notify, "READY=1\nSTATUS=Answering requests");
     }
 }
@@ -284,23 +198,22 @@ static bool wait_for_end(struct serving *s, struct err *err)
 static void drain(struct serving *s)
 {
     char line[128];
-    struct service_stats stats;
     int64_t left = (int64_t)s->context->settings->drain_time_s * NS_PER_S;
     const int64_t tick = DRAIN_TICK_MS * INT64_C(1000000);
     notify_send(s->context->settings->notify_socket, "STOPPING=1");
-    service_close(s->service);
+    serve_models_close(&s->models);
     server_drain(s->server);
-    service_stats(s->service, &stats);
-    snprintf(line, sizeof line, "event=stopping open_requests=%" PRIu32, stats.n_open);
+    uint32_t n_open = serve_models_open_requests(&s->models);
+    snprintf(line, sizeof line, "event=stopping open_requests=%" PRIu32, n_open);
     say(s, line);
-    while (stats.n_open > 0 && left > 0) {
+    while (n_open > 0 && left > 0) {
         struct pollfd event = {.fd = s->signal_fd, .events = POLLIN};
         poll(&event, 1, DRAIN_TICK_MS);
         if (was_signalled(s)) break;
         left -= tick;
-        service_stats(s->service, &stats);
+        n_open = serve_models_open_requests(&s->models);
     }
-    uint32_t n = service_stop(s->service, 0);
+    uint32_t n = serve_models_stop(&s->models);
     if (n > 0) {
         snprintf(line, sizeof line, "event=cancelled requests=%" PRIu32, n);
         say(s, line);
@@ -318,15 +231,10 @@ static void tell_profile(const struct serving *s)
 
 static bool serve(struct serving *s, struct err *err)
 {
-    const char *dir = s->context->operands[0];
     tell_profile(s);
     if (!make_access(s, err)) return false;
-    if (!config_read(&s->config, s->context->alloc, s->context->fs, dir, err)) return false;
-    if (!text_model_open(&s->model, s->context->alloc, s->context->fs, dir, &s->config, err)) return false;
-    if (!make_answers(s, err)) return false;
-    make_name(s);
-    if (!start_service(s, err)) return false;
-    if (s->role != KEEPER_OWNER) return true;
+    if (!serve_models_start(&s->models, err)) return false;
+    if (s->models.role != KEEPER_OWNER) return true;
     if (!start_server(s, err)) return false;
     if (!wait_for_end(s, err)) return false;
     drain(s);
@@ -338,21 +246,20 @@ int command_serve(struct command_context *context)
     struct err err = {0};
     sigset_t before;
     struct serving s = {.context = context, .signal_fd = -1, .state_fd = -1};
+    s.models = (struct serve_models){.context = context, .told = &s, .changed = see_state, .warned = see_warning};
     if (context->settings->print_config) {
         config_print(context->out, context->settings, COMMAND_SERVE);
         return EXIT_CODE_DONE;
     }
     pthread_mutex_init(&s.log_lock, NULL);
     bool ok = open_events(&s, &before, &err) && serve(&s, &err);
-    if (s.service) service_stop(s.service, 0);
+    serve_models_stop(&s.models);
     server_stop(s.server);
-    service_free(s.service);
-    keeper_free(s.keeper);
-    text_model_close(&s.model);
+    serve_models_fini(&s.models);
     if (s.signal_fd >= 0) close(s.signal_fd);
     if (s.state_fd >= 0) close(s.state_fd);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_mutex_destroy(&s.log_lock);
-    if (s.child_failed) return EXIT_CODE_FAILED;
+    if (s.models.child_failed) return EXIT_CODE_FAILED;
     return ok ? EXIT_CODE_DONE : command_fail(context, &err);
 }

@@ -10,6 +10,8 @@
 #include "plat/file.h"
 #include <stdio.h>
 
+enum { MODELS_MAX = 16 }; /* of one command */
+
 /* X(ID, name, alias or NULL, operands as the usage line shows them, least and most of them, purpose) in the order of
  * the overview. The purpose is a sentence without its full stop. */
 /* clang-format off */
@@ -17,7 +19,7 @@
     X(GENERATE, generate, "gen", "MODEL [PROMPT]", 1, 2, "Answer a prompt") \
     X(CHAT, chat, NULL, "MODEL", 1, 1, "Talk with a model") \
     X(FIT, fit, NULL, "MODEL", 1, 1, "Show what the model needs in memory and how it would run here") \
-    X(SERVE, serve, NULL, "MODEL", 1, 1, "Answer OpenAI and Anthropic clients over HTTP") \
+    X(SERVE, serve, NULL, "MODEL...", 1, MODELS_MAX, "Answer OpenAI and Anthropic clients over HTTP") \
     X(SCORE, score, NULL, "MODEL", 1, 1, "Tell how likely a model finds a text, token by token") \
     X(TOKENIZE, tokenize, NULL, "MODEL|tokenizer.json [TEXT]", 1, 2, "Turn text into token ids, or ids into text") \
     X(TEMPLATE, template, NULL, "MODEL|tokenizer.json [PROMPT]", 1, 2, "Show the prompt that a conversation becomes") \

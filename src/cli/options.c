@@ -108,6 +108,8 @@ static const struct option options[] = {
     SECONDS("drain-time", drain_time_s, 0, 86400, "30", ON(SERVE), "after SIGTERM or Ctrl-C, for answers to end"),
     FLAG("isolate", isolate, ON(SERVE),
          "the engine in a process of its own: when it crashes, clients are told and it is started again"),
+    COUNT("model-pool", model_pool, "N", 1, 16, "1", ON(SERVE),
+          "of several models, engines that are open at a time, each in a process of its own; they share --ram-budget"),
     FLAG("strict-model", strict_model, ON(SERVE), "refuse requests for a model of another name"),
     FLAG("strict-fields", strict_fields, ON(SERVE), "refuse requests with fields or tools that have no effect"),
     FLAG("print-config", print_config, ON(SERVE), "show every value and where it came from, and do nothing else"),

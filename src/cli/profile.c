@@ -35,6 +35,7 @@ bool profile_apply(struct settings *settings, const struct command_context *cont
 {
     struct location place;
     bool listens = options_find("profile")->commands >> context->command->id & 1;
+    if (context->command->id == COMMAND_SERVE && context->n_operands > 1) return true; /* whose would it be? */
     if (!listens || settings->profile != 0 || context->n_operands == 0 || !settings->state_folder) return true;
     if (!profile_locate(&place, context, context->operands[0], err)) return false;
     if (access(place.path, F_OK) != 0) return true;

@@ -94,9 +94,10 @@ bool resolve_model(const struct command_context *context, const char *word, stru
     return ok;
 }
 
-bool resolve_model_applies(const struct command *command)
+size_t resolve_model_count(const struct command *command)
 {
     const char *operands = command->operands;
     if (*operands == '[') operands++;
+    if (strcmp(operands, "MODEL...") == 0) return command->n_operands_max;
     return strncmp(operands, "MODEL", 5) == 0 || strncmp(operands, "SOURCE", 6) == 0;
 }

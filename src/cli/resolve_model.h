@@ -12,8 +12,9 @@
 bool resolve_model(const struct command_context *context, const char *word, struct location *out,
                    struct err *err) MUST_CHECK;
 
-/* Whether the command's first operand is such a word: its usage line says MODEL or SOURCE. */
-bool resolve_model_applies(const struct command *command);
+/* How many of the command's operands, from the first on, are such words: none, unless its usage line begins with MODEL
+ * or SOURCE; all of them with "MODEL...". */
+size_t resolve_model_count(const struct command *command);
 
 /* The user's registry; see registry_open. */
 bool open_registry(struct registry **registry, const struct command_context *context, bool may_create,

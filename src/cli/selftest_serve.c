@@ -22,13 +22,14 @@ enum {
 
 /* --- the server, in a process that only a signal ends --- */
 
-struct served_model {
+struct serving_model {
     struct alloc alloc;
     struct config config;
     struct text_model model;
     struct access_rules access;
     struct sampling sampling;
     struct service *service;
+    struct served_model served;
     struct server *server;
 };
 
@@ -38,7 +39,7 @@ struct word {
     struct err err;
 };
 
-static bool start_service(struct served_model *m, const struct selftest_way *way, const char *folder, struct err *err)
+static bool start_service(struct serving_model *m, const struct selftest_way *way, const char *folder, struct err *err)
 {
     struct service_settings settings = {
         .fs = file_system_real(),
@@ -67,8 +68,16 @@ static void forget_line(void *context, const char *line)
     (void)line;
 }
 
-static bool start_server(struct served_model *m, struct err *err)
+static bool start_server(struct serving_model *m, struct err *err)
 {
+    m->served = (struct served_model){.name = "selftest",
+                                      .fingerprint = "weir-selftest",
+                                      .numerics = "exact",
+                                      .kv = "f32",
+                                      .text = &m->model,
+                                      .service = m->service,
+                                      .sampling = &m->sampling,
+                                      .context_tokens = SELFTEST_CONTEXT};
     const struct server_settings settings = {
         .host = "127.0.0.1",
         .n_connections_max = 4,
@@ -79,14 +88,8 @@ static bool start_server(struct served_model *m, struct err *err)
         .keep_alive_ns = PATIENCE_S * NS_PER_S,
         .backlog_bytes_max = ANSWER_BYTES_MAX,
         .access = &m->access,
-        .model = &m->model,
-        .service = m->service,
-        .model_name = "selftest",
-        .fingerprint = "weir-selftest",
-        .numerics = "exact",
-        .kv = "f32",
-        .sampling = &m->sampling,
-        .context_tokens = SELFTEST_CONTEXT,
+        .models = &m->served,
+        .n_models = 1,
         .clock = clock_real(),
         .log = forget_line,
     };
@@ -96,7 +99,7 @@ static bool start_server(struct served_model *m, struct err *err)
 
 static void serve_until_killed(const struct selftest_way *way, const char *folder, int pipe_end)
 {
-    static struct served_model m; /* of a process of its own, which gives nothing back */
+    static struct serving_model m; /* of a process of its own, which gives nothing back */
     struct word word = {0};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     bool ok = config_read(&m.config, &m.alloc, file_system_real(), way->folder, &word.err) &&

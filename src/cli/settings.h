@@ -62,7 +62,7 @@ struct settings {
     uint64_t port, max_connections, max_per_client, max_queue, queue_timeout_s, max_body_bytes, batch, drain_time_s,
         keep_alive_s, keep_alive_whole_s;
     unsigned reasoning_field;
-    uint64_t decode_stall_s;
+    uint64_t decode_stall_s, model_pool;
     const char *ssd_cache;
     uint64_t ssd_cache_max_bytes, demote_idle_s;
     bool strict_model, strict_fields, print_config, isolate;

@@ -357,6 +357,7 @@ bool engine_child_run(int fd, struct alloc *alloc, const struct service_settings
     with.changed = NULL;
     with.warned = see_warning;
     with.keeper = NULL;
+    with.pool = NULL;
     if (!service_make(&c.room, alloc, &with, err)) return false;
     pthread_mutex_init(&c.lock, NULL);
     pthread_cond_init(&c.replied, NULL);

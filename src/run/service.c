@@ -32,6 +32,7 @@ bool service_make(struct service **service, struct alloc *alloc, const struct se
     s->alloc = alloc;
     s->wake_fds[0] = s->wake_fds[1] = -1;
     s->settings = *settings;
+    s->state = settings->pool ? SERVICE_PARKED : SERVICE_LOADING;
     s->inbox_end = &s->inbox;
     form_tables_init(&s->forms, alloc, settings->model);
     s->stats.context_tokens = settings->engine.context_tokens;
@@ -53,11 +54,17 @@ fail:
     return false;
 }
 
+static void nudge(void *service)
+{
+    service_nudge(service);
+}
+
 bool service_new(struct service **service, struct alloc *alloc, const struct service_settings *settings,
                  struct err *err)
 {
     struct service *s;
     if (!service_make(&s, alloc, settings, err)) return false;
+    if (settings->pool) engine_pool_join(settings->pool, settings->pool_member, nudge, s);
     int failed = pthread_create(&s->thread, NULL, settings->keeper ? service_remote_run : engine_room_run, s);
     if (failed) {
         service_free(s);
@@ -117,10 +124,18 @@ void service_free(struct service *service)
     alloc_put(service->alloc, service);
 }
 
+/* An engine that takes turns is waited for, unless it was tried just now and did not open. */
+static bool is_waited_for(struct service *s)
+{
+    bool comes = s->state == SERVICE_PARKED || (s->settings.pool && s->state == SERVICE_LOADING);
+    return comes && (s->retry_ns == 0 || clock_now_ns(s->settings.clock) >= s->retry_ns);
+}
+
 enum service_state service_state(struct service *service, struct err *err)
 {
     pthread_mutex_lock(&service->lock);
     enum service_state state = service->state;
+    if (state == SERVICE_PARKED && !is_waited_for(service)) state = SERVICE_FAILED;
     if (err) *err = service->failure;
     pthread_mutex_unlock(&service->lock);
     return state;
@@ -130,11 +145,12 @@ static enum service_refusal why_not(struct service *s, struct err *err)
 {
     if (s->closes) err_set(err, ERR_BUSY, "the server is shutting down");
     if (s->closes) return SERVICE_CLOSING;
-    switch (s->state) {
+    switch (is_waited_for(s) ? SERVICE_READY : s->state) {
     case SERVICE_LOADING: err_set(err, ERR_BUSY, "the model is still being loaded"); return SERVICE_NOT_YET;
     case SERVICE_FAILED: err_set(err, ERR_FAILED, "the model could not be opened"); return SERVICE_BROKEN;
     case SERVICE_STOPPING: err_set(err, ERR_BUSY, "the server is shutting down"); return SERVICE_CLOSING;
     case SERVICE_RESTARTING:
+    case SERVICE_PARKED:
     case SERVICE_DOWN: *err = s->failure; return SERVICE_BROKEN;
     case SERVICE_READY: break;
     }
@@ -200,6 +216,7 @@ void service_stats(struct service *service, struct service_stats *stats)
     stats->n_pauses = service->n_pauses;
     stats->engine_pid = service->engine_pid;
     stats->n_restarts = service->n_restarts;
+    stats->n_opened = service->n_opened;
     if (service->budget_bytes > 0) stats->budget_bytes = service->budget_bytes; /* from the next pass on */
     stats->n_paused = 0;
     for (uint32_t i = 0; i < service->n_open; i++) stats->n_paused += job_is_paused(&service->open[i]->job);

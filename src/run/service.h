@@ -15,6 +15,7 @@
 #include "run/answer.h"
 #include "run/answer_form.h"
 #include "run/engine.h"
+#include "run/engine_pool.h"
 #include "run/job.h"
 #include "run/scheduler.h"
 
@@ -28,6 +29,7 @@ enum service_state {
     SERVICE_STOPPING,
     SERVICE_RESTARTING, /* its process ended, and another opens it */
     SERVICE_DOWN,       /* its process ended too often */
+    SERVICE_PARKED,     /* its process is not there; a request brings it, when it is its turn */
 };
 
 struct service_settings {
@@ -41,6 +43,10 @@ struct service_settings {
     int64_t demote_idle_ns; /* see run/scheduler.h */
     struct write_system ws; /* for ssd_dir */
     struct keeper *keeper;  /* the engine lives in its child, which runs engine_child_run; NULL: it lives here */
+    /* It takes turns with other engines, which needs a keeper: it is opened when something is wanted of it, and
+     * requests wait until then. One that did not open is tried again after a while. NULL: it is open all the time. */
+    struct engine_pool *pool;
+    uint32_t pool_member;
     struct clock clock;
     void *context;
     void (*changed)(void *context, enum service_state state, const struct err *err); /* engine thread */
@@ -161,6 +167,7 @@ struct service_stats {
     uint32_t n_paused; /* of these, answers that stand still for their readers */
     uint64_t n_pauses;
     uint32_t engine_pid, n_restarts;  /* of an engine in a process of its own; 0: there is none */
+    uint32_t n_opened;                /* how often the engine in a process of its own was opened */
     uint64_t budget_bytes, n_shrinks; /* of the memory guard */
     struct form_stats masks;
     uint64_t n_refused_full;

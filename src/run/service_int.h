@@ -61,7 +61,8 @@ struct service {
     struct ticket *inbox, **inbox_end;
     bool closes, stops;
     int wake_fds[2]; /* a pipe that wakes the thread of a remote engine; -1: none */
-    uint32_t engine_pid, n_restarts, n_numbers;
+    uint32_t engine_pid, n_restarts, n_opened, n_numbers;
+    int64_t retry_ns;      /* before then an engine of a pool that did not open is not tried again; 0: it opened */
     bool is_nudged;        /* something that the engine thread should look at changed */
     uint64_t budget_bytes; /* asked for and not yet given to the engine; 0: none */
     uint32_t n_open;

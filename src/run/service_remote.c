@@ -2,6 +2,10 @@
  * comes back as if the engine were here. When that process ends, whatever ran in it fails with the reason, and another
  * is made, a few times.
  *
+ * An engine that takes turns with others (run/engine_pool.h) has no process to begin with. Requests wait in the inbox
+ * until it is its turn and the engine is open; then all that wait are sent, and whatever comes until another member
+ * waits for the seat. From then on nothing is sent, and when nothing runs, the process is told to end.
+ *
  * It waits for two descriptors: the stream, and a pipe that is written to when there is something to send. */
 #include "run/service_int.h"
 
@@ -13,13 +17,15 @@
 
 enum { RESTARTS_MAX = 3 };
 #define RESTARTS_WITHIN_NS INT64_C(60000000000)
+#define RETRY_NS INT64_C(30000000000) /* between attempts to open an engine of a pool */
 
 struct remote {
     struct service *s;
     int fd; /* the stream; -1: there is no child */
     struct buf payload;
     bool was_open, is_stopping;
-    struct err why; /* the child did not open the engine */
+    bool is_open, had_turn, leaves; /* this child: opened its engine; was sent what waited; makes way for another's */
+    struct err why;                 /* the child did not open the engine */
     uint32_t n_words;
     int64_t restarts[RESTARTS_MAX]; /* when */
     uint32_t n_restarts;
@@ -62,7 +68,8 @@ static void send_job(struct remote *r, struct ticket *t)
                                       {t->rules.banned, told.n_banned * sizeof(uint32_t)},
                                       {sampling->stop_ids, told.n_stop_ids * sizeof(uint32_t)},
                                       {sampling->bias, told.n_bias * sizeof(struct logit_bias)}};
-    t->is_sent = link_send(r->fd, LINK_SUBMIT, t->number, parts, sizeof parts / sizeof *parts);
+    t->is_sent = true; /* what is lost on the way ends with the child too */
+    if (!link_send(r->fd, LINK_SUBMIT, t->number, parts, sizeof parts / sizeof *parts)) return;
 }
 
 static void send_flags(struct remote *r, struct ticket *t)
@@ -103,13 +110,81 @@ static void submit(struct remote *r, struct ticket *t)
         ticket_see_done(t, &result);
 }
 
+/* --- turns --- */
+
+static bool is_pooled(const struct remote *r)
+{
+    return r->s->settings.pool != NULL;
+}
+
+static bool has_work(struct service *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool has = s->n_open > 0;
+    pthread_mutex_unlock(&s->lock);
+    return has;
+}
+
+static enum pool_word ask_pool(struct service *s)
+{
+    return engine_pool_ask(s->settings.pool, s->settings.pool_member, has_work(s));
+}
+
+/* Out of the inbox. NULL: none of them was cancelled. */
+static struct ticket *take_cancelled(struct service *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct ticket **at = &s->inbox;
+    while (*at && !job_is_cancelled(&(*at)->job)) at = &(*at)->next;
+    struct ticket *t = *at;
+    if (t) *at = t->next;
+    if (t && !*at) s->inbox_end = at;
+    pthread_mutex_unlock(&s->lock);
+    return t;
+}
+
+/* Whoever leaves while waiting is not kept for a turn that may come late. */
+static void end_cancelled(struct service *s)
+{
+    const struct job_result result = {.reason = STOP_CANCELLED};
+    struct ticket *t;
+    while ((t = take_cancelled(s))) ticket_see_done(t, &result);
+}
+
+static bool is_any_sent(struct service *s)
+{
+    struct ticket *t;
+    for (uint32_t i = 0; (t = open_at(s, i)); i++)
+        if (t->is_sent) return true;
+    return false;
+}
+
+/* Whether the inbox may be sent now; and makes way if it is time to. */
+static bool takes_inbox(struct remote *r)
+{
+    if (!is_pooled(r)) return true;
+    end_cancelled(r->s);
+    bool leaves = ask_pool(r->s) == POOL_LEAVE;
+    if (!r->is_open || r->is_stopping) return false;
+    if (!leaves || !r->had_turn) {
+        r->had_turn = true;
+        return true;
+    }
+    if (is_any_sent(r->s) || !engine_pool_end(r->s->settings.pool, r->s->settings.pool_member)) return false;
+    r->is_stopping = r->leaves = link_send(r->fd, LINK_STOP, 0, NULL, 0);
+    return false;
+}
+
 static void send_news(struct remote *r)
 {
     struct service *s = r->s;
+    bool takes = takes_inbox(r);
     pthread_mutex_lock(&s->lock);
-    struct ticket *t = s->inbox;
-    s->inbox = NULL;
-    s->inbox_end = &s->inbox;
+    struct ticket *t = takes ? s->inbox : NULL;
+    if (takes) {
+        s->inbox = NULL;
+        s->inbox_end = &s->inbox;
+    }
     uint64_t budget_bytes = s->budget_bytes;
     bool stops = s->stops && s->n_open == 0 && !t;
     s->budget_bytes = 0;
@@ -132,6 +207,7 @@ static void change_state(struct service *s, enum service_state state, const stru
 {
     pthread_mutex_lock(&s->lock);
     s->state = s->closes && state == SERVICE_READY ? SERVICE_STOPPING : state;
+    if (s->settings.pool && state == SERVICE_RESTARTING) s->state = SERVICE_PARKED; /* when somebody asks for it */
     if (err) s->failure = *err;
     pthread_mutex_unlock(&s->lock);
     if (s->settings.changed) s->settings.changed(s->settings.context, state, err);
@@ -150,8 +226,10 @@ static void see_opened(struct remote *r)
     s->has_plan = opened.has_plan;
     s->plan = opened.plan;
     s->engine_pid = opened.pid;
+    s->n_opened++;
+    s->retry_ns = 0;
     pthread_mutex_unlock(&s->lock);
-    r->was_open = true;
+    r->was_open = r->is_open = true;
     change_state(s, SERVICE_READY, NULL);
 }
 
@@ -245,18 +323,55 @@ static bool see_frame(struct remote *r)
 
 /* --- its life --- */
 
+static void drain_wakes(struct service *s)
+{
+    char drop[64];
+    while (read(s->wake_fds[0], drop, sizeof drop) > 0) continue;
+}
+
+/* Until the engine may be opened. False: it is not wanted any more, and nothing is open. */
+static bool wait_turn(struct remote *r)
+{
+    struct service *s = r->s;
+    while (is_pooled(r)) {
+        end_cancelled(s);
+        pthread_mutex_lock(&s->lock);
+        bool is_over = s->stops && s->n_open == 0;
+        pthread_mutex_unlock(&s->lock);
+        if (is_over) return false;
+        /* A seat that others wait for already is a turn all the same, for those who wait here. */
+        bool has_seat = ask_pool(s) != POOL_REST;
+        if (has_seat && has_work(s)) break;
+        if (has_seat) engine_pool_left(s->settings.pool, s->settings.pool_member);
+        struct pollfd event = {.fd = s->wake_fds[0], .events = POLLIN};
+        if (poll(&event, 1, -1) > 0) drain_wakes(s);
+    }
+    return true;
+}
+
 /* Until the stream ends. */
 static void serve(struct remote *r)
 {
-    char drop[64];
     for (;;) {
         struct pollfd events[] = {{.fd = r->fd, .events = POLLIN}, {.fd = r->s->wake_fds[0], .events = POLLIN}};
         if (poll(events, 2, -1) < 0 && errno != EINTR) return;
-        if (events[1].revents & POLLIN)
-            while (read(r->s->wake_fds[0], drop, sizeof drop) > 0) continue;
+        if (events[1].revents & POLLIN) drain_wakes(r->s);
         if (events[0].revents && !see_frame(r)) return;
         send_news(r);
     }
+}
+
+/* The process is gone, with everything it told. */
+static void forget_child(struct service *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->engine_pid = 0;
+    if (s->settings.pool) {
+        s->has_plan = false;
+        s->stats.scheduler.n_running = s->stats.scheduler.n_waiting = 0;
+        s->stats.slots = (struct slots_stats){0};
+    }
+    pthread_mutex_unlock(&s->lock);
 }
 
 static void fail_all(struct service *s, const struct err *err)
@@ -266,9 +381,43 @@ static void fail_all(struct service *s, const struct err *err)
     pthread_mutex_lock(&s->lock);
     s->inbox = NULL; /* they are open too */
     s->inbox_end = &s->inbox;
-    s->engine_pid = 0;
     pthread_mutex_unlock(&s->lock);
     while ((t = open_at(s, 0))) ticket_see_done(t, &result);
+}
+
+/* Those that wait for the next child are none the worse. */
+static void fail_sent(struct service *s, const struct err *err)
+{
+    const struct job_result result = {.reason = STOP_ERROR, .err = *err};
+    struct ticket *t;
+    for (uint32_t i = 0; (t = open_at(s, i));)
+        if (t->is_sent)
+            ticket_see_done(t, &result); /* and another is at its place */
+        else
+            i++;
+}
+
+/* Its clients are told what kind of trouble it is; the log has the whole of it, which names files. */
+static bool see_unopened(struct remote *r)
+{
+    struct service *s = r->s;
+    struct err told;
+    const char *why = "see the server's log";
+    if (!is_pooled(r)) {
+        change_state(s, SERVICE_FAILED, &r->why);
+        return false;
+    }
+    if (r->why.kind == ERR_FIT) why = "it does not fit the memory budget";
+    if (r->why.kind == ERR_DATA) why = "its files are damaged or not complete";
+    err_set(&told, ERR_FAILED, "engine_unavailable: the model could not be opened: %s", why);
+    pthread_mutex_lock(&s->lock);
+    s->state = SERVICE_PARKED;
+    s->failure = told;
+    s->retry_ns = clock_now_ns(s->settings.clock) + RETRY_NS;
+    pthread_mutex_unlock(&s->lock);
+    if (s->settings.changed) s->settings.changed(s->settings.context, SERVICE_FAILED, &r->why);
+    fail_all(s, &told);
+    return true;
 }
 
 /* At most so many times in a while. */
@@ -296,38 +445,58 @@ static bool see_end(struct remote *r)
     struct service *s = r->s;
     char words[KEEPER_WORDS];
     keeper_wait(s->settings.keeper, words);
-    if (stops(s) && r->is_stopping) return false;
-    if (!r->was_open && r->why.kind != ERR_NONE) {
-        change_state(s, SERVICE_FAILED, &r->why);
-        return false;
+    forget_child(s);
+    if (is_pooled(r)) engine_pool_left(s->settings.pool, s->settings.pool_member); /* its memory is back */
+    if (r->leaves) {
+        change_state(s, SERVICE_PARKED, NULL);
+        return true;
     }
+    if (stops(s) && r->is_stopping) return false;
+    if (!r->was_open && r->why.kind != ERR_NONE) return see_unopened(r);
     bool again = !stops(s) && may_restart(r, clock_now_ns(s->settings.clock));
     err_set(&err, ERR_FAILED, "engine_unavailable: the engine's process %s%s%.150s; it %s", words,
             r->why.kind ? ": " : "", r->why.kind ? r->why.text : "",
-            again ? "is being started again" : "is not started again");
+            !again         ? "is not started again"
+            : is_pooled(r) ? "is started again when something is asked of it"
+                           : "is being started again");
     pthread_mutex_lock(&s->lock);
     s->n_restarts += again;
     pthread_mutex_unlock(&s->lock);
     change_state(s, again ? SERVICE_RESTARTING : SERVICE_DOWN, &err);
-    fail_all(s, &err);
+    if (again && is_pooled(r))
+        fail_sent(s, &err);
+    else
+        fail_all(s, &err);
     return again;
+}
+
+static bool spawn(struct remote *r)
+{
+    struct service *s = r->s;
+    struct err err = {0};
+    r->why = (struct err){0};
+    r->is_open = r->had_turn = r->leaves = r->is_stopping = false;
+    if (is_pooled(r)) {
+        r->was_open = false;
+        change_state(s, SERVICE_LOADING, NULL);
+    }
+    if (keeper_spawn(s->settings.keeper, &r->fd, &err)) return true;
+    if (is_pooled(r)) engine_pool_left(s->settings.pool, s->settings.pool_member);
+    change_state(s, r->was_open || is_pooled(r) ? SERVICE_DOWN : SERVICE_FAILED, &err);
+    fail_all(s, &err);
+    return false;
 }
 
 void *service_remote_run(void *service)
 {
-    struct err err = {0};
     struct remote r = {.s = service, .n_words = (((struct service *)service)->settings.model->n_tokens + 63) / 64};
     buf_init(&r.payload, r.s->alloc, LINK_BYTES_MAX);
-    do {
-        r.why = (struct err){0};
-        if (!keeper_spawn(r.s->settings.keeper, &r.fd, &err)) {
-            change_state(r.s, r.was_open ? SERVICE_DOWN : SERVICE_FAILED, &err);
-            fail_all(r.s, &err);
-            break;
-        }
+    while (wait_turn(&r)) {
+        if (!spawn(&r)) break;
         serve(&r);
         close(r.fd);
-    } while (see_end(&r));
+        if (!see_end(&r)) break;
+    }
     buf_fini(&r.payload);
     return NULL;
 }

@@ -34,7 +34,7 @@ static bool change(struct server *server, struct httpd_exchange *exchange, struc
     struct json_object *body = NULL;
     if (!call_parse_body(&body, server, exchange, problem)) return false;
     bool ok = read_budget(body, &bytes, problem);
-    if (ok && !service_set_budget(server->settings.service, bytes, &err))
+    if (ok && !service_set_budget(server->settings.models[0].service, bytes, &err))
         ok = problem_from(problem, PROBLEM_INVALID_VALUE, &err);
     json_object_put(body);
     if (ok) server_log(server, "event=budget id=%s budget_bytes=%" PRIu64, httpd_id(exchange), bytes);
@@ -47,7 +47,7 @@ static void answer(struct server *server, struct httpd_exchange *exchange, const
     struct buf body;
     struct err err = {0};
     struct service_stats stats;
-    service_stats(server->settings.service, &stats);
+    service_stats(server->settings.models[0].service, &stats);
     buf_init(&body, server->alloc, BODY_BYTES_MAX);
     struct jot json = jot_to(&body);
     jot_open(&json);
@@ -66,14 +66,16 @@ void admin_budget(struct server *server, struct worker *worker, struct httpd_exc
 {
     struct plan plan;
     struct problem problem = {0};
+    struct service *service = server->settings.models[0].service;
     const struct visit *visit = httpd_user(exchange);
     (void)worker;
     if (!httpd_is_local(exchange))
         problem_set(&problem, PROBLEM_FORBIDDEN, NULL, "the budget can be changed from the server's own machine only");
-    else if (!service_plan(server->settings.service, &plan))
-        problem_set(&problem,
-                    service_state(server->settings.service, NULL) == SERVICE_LOADING ? PROBLEM_LOADING
-                                                                                     : PROBLEM_NOT_FOUND,
+    else if (server->settings.n_models > 1)
+        problem_set(&problem, PROBLEM_UNSUPPORTED, NULL,
+                    "the engines of several models open with the budget of the start; it cannot be changed");
+    else if (!service_plan(service, &plan))
+        problem_set(&problem, service_state(service, NULL) == SERVICE_LOADING ? PROBLEM_LOADING : PROBLEM_NOT_FOUND,
                     NULL, "there is no memory plan: the model is not open, or is held in memory as a whole");
     else if (visit->route->method == METHOD_GET || change(server, exchange, &problem)) {
         answer(server, exchange, &plan);

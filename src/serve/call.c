@@ -22,7 +22,7 @@
 #define OUT_BYTES_MAX (UINT64_C(256) << 20)
 #define WHOLE_EVENTS_BYTES_MAX (UINT64_C(256) << 20) /* of an answer that is not streamed: it waits for nobody */
 
-enum { ITEMS_MAX = 65536, COMMIT_MS = 2000, OUT_FULL = 64 << 10 };
+enum { ITEMS_MAX = 65536, COMMIT_MS = 2000, OUT_FULL = 64 << 10, MODEL_NAMES_BYTES = 512 };
 
 /* --- life --- */
 
@@ -87,7 +87,7 @@ static struct call *call_new(struct server *server, struct httpd_exchange *excha
         buf_init(&call->list[i], alloc, OUT_BYTES_MAX);
         buf_init(&call->pending[i], alloc, OUT_BYTES_MAX);
     }
-    call->chat = server->settings.chat;
+    call->model = server->settings.models;
     call->created_s = server_unix_time();
     call->shows_thinking = true;
     name_fresh(call->id, protocol->id_prefix);
@@ -158,7 +158,7 @@ static bool refused(struct call *call, enum service_refusal why, const struct er
     };
     ASSERT(why != SERVICE_TAKEN);
     problem_set(problem, kinds[why], why == SERVICE_TOO_LONG ? "messages" : NULL, "%s", err->text);
-    if (why == SERVICE_FULL) problem->retry_after_s = service_retry_after_s(call->server->settings.service);
+    if (why == SERVICE_FULL) problem->retry_after_s = service_retry_after_s(call->model->service);
     return false;
 }
 
@@ -192,7 +192,7 @@ static bool submit(struct call *call, struct problem *problem)
         .release = see_release,
     };
     atomic_fetch_add(&call->holders, 1);
-    enum service_refusal why = service_submit(call->server->settings.service, &request, &ticket, &err);
+    enum service_refusal why = service_submit(call->model->service, &request, &ticket, &err);
     if (why != SERVICE_TAKEN) {
         call_put(call);
         return refused(call, why, &err, problem);
@@ -309,7 +309,7 @@ static bool see_done(struct call *call, const struct service_result *result, str
     call->result.ids = NULL; /* they go with the ticket */
     count(call, result);
     bool is_good = check_result(call, result, &call->problem);
-    if (is_good && result->ids) own_turns_keep_answer(call->server->own_turns, call, result);
+    if (is_good && result->ids) own_turns_keep_answer(server_own_turns(call->server, call->model), call, result);
     drop_ticket(call);
     if (!is_good) return true;
     if (call->protocol->answered && !call->protocol->answered(call, err)) return false;
@@ -568,12 +568,24 @@ static const struct field_rule common_rules[] = {
     {NULL, FIELD_READ, NULL},
 };
 
+/* The model that the body names, if it is one of ours. What is wrong with that member comes out when it is read. */
+static void choose_model(struct call *call)
+{
+    struct json_object *name = json_object_object_get(call->body, "model");
+    bool is_text = json_object_is_type(name, json_type_string);
+    const struct served_model *found = is_text ? server_find_model(call->server, json_object_get_string(name)) : NULL;
+    if (found) call->model = found;
+    call->chat = call->model->chat;
+}
+
 static bool check_model(const struct call *call, struct problem *problem)
 {
-    const char *name = NULL, *ours = call->server->settings.model_name;
+    const char *name = NULL;
+    char ours[MODEL_NAMES_BYTES];
     if (!field_text(call->body, "model", &name, problem)) return false;
-    if (!name || !call->server->settings.strict_model || strcmp(name, ours) == 0) return true;
-    return problem_set(problem, PROBLEM_MODEL_NOT_FOUND, "model", "model: there is no '%.100s' here, only '%s'", name,
+    if (!name || !call->server->settings.strict_model || server_find_model(call->server, name)) return true;
+    server_list_models(call->server, ours, sizeof ours);
+    return problem_set(problem, PROBLEM_MODEL_NOT_FOUND, "model", "model: there is no '%.100s' here, only %s", name,
                        ours);
 }
 
@@ -637,11 +649,11 @@ bool call_encode_chat(struct call *call, struct worker *worker, struct problem *
     };
     call->is_chat = true;
     call->prompts = arena_get(&call->arena, sizeof *call->prompts, &err);
-    if (!call->prompts ||
-        !own_turns_find(server->own_turns, &call->arena, request.messages, &request.own, &request.n_own, &err))
+    if (!call->prompts || !own_turns_find(server_own_turns(server, call->model), &call->arena, request.messages,
+                                          &request.own, &request.n_own, &err))
         return problem_from(problem, PROBLEM_INTERNAL, &err);
-    if (!text_model_encode_chat(server->settings.model, worker->encoder, &request, &call->ids, &call->starts_in_think,
-                                &err)) {
+    if (!text_model_encode_chat(call->model->text, server_encoder(worker, call->model), &request, &call->ids,
+                                &call->starts_in_think, &err)) {
         bool is_media = strstr(err.text, "reads text only") != NULL;
         return problem_from(problem, is_media ? PROBLEM_CONTENT : PROBLEM_INVALID_VALUE, &err);
     }
@@ -654,7 +666,7 @@ bool call_encode_chat(struct call *call, struct worker *worker, struct problem *
  * cannot come. */
 static bool ban_calls(struct call *call, struct err *err)
 {
-    const struct text_model *model = call->server->settings.model;
+    const struct text_model *model = call->model->text;
     call->banned = arena_get_array(&call->arena, model->n_dead + 1, sizeof *call->banned, err);
     if (!call->banned) return false;
     if (model->n_dead) memcpy(call->banned, model->dead, model->n_dead * sizeof *call->banned);
@@ -667,13 +679,13 @@ bool call_finish_decode(struct call *call, struct problem *problem)
 {
     struct err err = {0};
     enum sampling_field field;
-    const struct server_settings *settings = &call->server->settings;
+    const struct served_model *model = call->model;
     int64_t least = call->is_chat ? 1 : 0;
-    sampling_fill(&call->sampling, settings->sampling);
+    sampling_fill(&call->sampling, model->sampling);
     if (call->sampling.max_tokens < least)
         return problem_set(problem, PROBLEM_INVALID_VALUE, limit_name(call), "%s: must be at least %" PRId64,
                            limit_name(call), least);
-    if (!sampling_check(&call->sampling, settings->model->n_logits, settings->model->n_tokens, &field, &err)) {
+    if (!sampling_check(&call->sampling, model->text->n_logits, model->text->n_tokens, &field, &err)) {
         problem_from(problem, PROBLEM_INVALID_VALUE, &err);
         if (field < SAMPLING_FIELDS) snprintf(problem->param, sizeof problem->param, "%s", sampling_field_name(field));
         return false;
@@ -700,7 +712,10 @@ struct call *call_open(struct server *server, struct httpd_exchange *exchange, c
         problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the request");
         return NULL;
     }
-    if (call_parse_body(&call->body, server, exchange, problem)) return call;
+    if (call_parse_body(&call->body, server, exchange, problem)) {
+        choose_model(call);
+        return call;
+    }
     call_put(call);
     return NULL;
 }

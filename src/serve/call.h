@@ -64,6 +64,7 @@ struct call {
 
     /* The request, read-only once it is decoded. */
     struct arena arena;
+    const struct served_model *model; /* whose answer it is to be */
     struct json_object *body;
     struct json_object *messages; /* what is rendered, if it is not a member of the body */
     struct tools tools;

@@ -312,7 +312,7 @@ static bool end(struct call *call, struct err *err)
 bool chat_api_token(struct call *call, const struct sampled *sampled, bool is_prompt, struct err *err)
 {
     /* Markers are no content, and a token that is nothing but special has no text. */
-    const struct text_model *model = call->server->settings.model;
+    const struct text_model *model = call->model->text;
     bool is_marker = chat_ids_control(&model->chat, sampled->id) != CHAT_TEXT ||
                      tokenizer_token(model->tokenizer, sampled->id).kind == TOKEN_SPECIAL;
     if (is_prompt || is_marker) return true;

@@ -48,10 +48,10 @@ static uint32_t n_added(const struct text_model *model, const char *text, size_t
 static bool add_text(struct call *call, struct worker *worker, struct json_object *value, struct problem *problem)
 {
     struct err err = {0};
-    const struct text_model *model = call->server->settings.model;
+    const struct text_model *model = call->model->text;
     const char *text = json_object_get_string(value);
     size_t bytes = (size_t)json_object_get_string_len(value), start = call->ids.n;
-    if (!text_model_encode_raw(model, worker->encoder, text, bytes, &call->ids, &err))
+    if (!text_model_encode_raw(model, server_encoder(worker, call->model), text, bytes, &call->ids, &err))
         return problem_from(problem, PROBLEM_INVALID_VALUE, &err);
     call->prompts[call->n_prompts++] = (struct call_prompt){
         .start = start, .n = (uint32_t)(call->ids.n - start), .n_added = n_added(model, text, bytes)};
@@ -61,7 +61,7 @@ static bool add_text(struct call *call, struct worker *worker, struct json_objec
 static bool add_ids(struct call *call, struct json_object *list, struct problem *problem)
 {
     struct err err = {0};
-    uint32_t end = call->server->settings.model->n_tokens;
+    uint32_t end = call->model->text->n_tokens;
     size_t n = json_object_array_length(list), start = call->ids.n;
     for (size_t i = 0; i < n; i++) {
         struct json_object *value = json_object_array_get_idx(list, i);
@@ -126,7 +126,7 @@ static bool read_options(struct call *call, struct problem *problem)
 static bool decode(struct call *call, struct worker *worker, struct problem *problem)
 {
     struct json_object *format = NULL;
-    detokenizer_init(&call->shown, call->server->settings.model->tokenizer, true);
+    detokenizer_init(&call->shown, call->model->text->tokenizer, true);
     return field_object(call->body, "response_format", &format, problem) && call_read_common(call, rules, problem) &&
            read_options(call, problem) && read_prompts(call, worker, problem) &&
            call_read_constraint(call, format, "response_format", problem) && call_finish_decode(call, problem);
@@ -163,7 +163,7 @@ static bool add_tops(struct buf *list, const struct tokenizer *tokenizer, const 
 static bool add_entry(struct call *call, struct buf lists[LISTS], uint32_t id, const struct logprobs *l,
                       struct err *err)
 {
-    const struct tokenizer *tokenizer = call->server->settings.model->tokenizer;
+    const struct tokenizer *tokenizer = call->model->text->tokenizer;
     char number[JSON_NUMBER_BYTES];
     struct buf text;
     if (lists[TOKENS].bytes > 0 && !buf_add_char(&lists[TOKENS], ',', err)) return false;
@@ -246,7 +246,7 @@ static bool add_lonely_token(struct call *call, struct err *err)
 static bool echo_text(const struct call *call, struct buf *out, struct err *err)
 {
     const struct call_prompt *prompt = &call->prompts[call->at_prompt];
-    return detokenizer_decode(call->server->settings.model->tokenizer, call->ids.ids + prompt->start + prompt->n_added,
+    return detokenizer_decode(call->model->text->tokenizer, call->ids.ids + prompt->start + prompt->n_added,
                               prompt->n - prompt->n_added, true, out, err);
 }
 
@@ -271,7 +271,7 @@ static bool answered(struct call *call, struct err *err)
     for (size_t i = 0; i < LISTS; i++) buf_clear(&call->list[i]);
     call->n_seen_prompt = 0;
     call->n_shown = 0;
-    detokenizer_init(&call->shown, call->server->settings.model->tokenizer, true);
+    detokenizer_init(&call->shown, call->model->text->tokenizer, true);
     call_forget_items(call);
     return ok;
 }

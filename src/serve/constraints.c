@@ -211,7 +211,7 @@ bool call_read_constraint(struct call *call, struct json_object *format, const c
     struct asked asked = {0};
     struct chat_tools one;
     struct alloc *alloc = call->server->alloc;
-    const struct text_model *model = call->server->settings.model;
+    const struct text_model *model = call->model->text;
     const struct control_ids ids = control_ids_of(&model->chat, model->ends, model->n_ends_chat);
     bool ok = read_format(&asked, alloc, format, name, problem) && read_older(&asked, alloc, call->body, problem) &&
               read_structured(&asked, alloc, call->body, problem) && ask_calls(&asked, call, &one, problem);

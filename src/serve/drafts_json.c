@@ -14,10 +14,10 @@ static void put_mode(struct jot *json, const struct service_stats *stats)
     jot_put_integer(json, "max_drafts", drafts->n_max);
 }
 
-void drafts_put_mode(struct jot *json, const struct server *server)
+void drafts_put_mode(struct jot *json, const struct served_model *model)
 {
     struct service_stats stats;
-    service_stats(server->settings.service, &stats);
+    service_stats(model->service, &stats);
     jot_put_open(json, "speculation");
     put_mode(json, &stats);
     jot_close(json);

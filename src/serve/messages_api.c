@@ -181,7 +181,7 @@ static void put_head(struct jot *json, const struct call *call)
     jot_put_words(json, "id", call->id);
     jot_put_words(json, "type", "message");
     jot_put_words(json, "role", "assistant");
-    jot_put_words(json, "model", call->server->settings.model_name);
+    jot_put_words(json, "model", call->model->name);
 }
 
 static bool reply(struct call *call, struct buf *out, struct err *err)

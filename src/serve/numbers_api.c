@@ -12,18 +12,28 @@
 enum { BODY_BYTES_MAX = 1 << 20 };
 
 struct numbers {
+    const struct served_model *model;
     struct service_stats service;
     struct response_store_stats responses;
     struct own_turns_stats own_turns;
     double uptime_s, tokens_per_second;
 };
 
+/* Of several models the one whose engine is open, or else the first. */
+static const struct served_model *told_model(const struct server *server)
+{
+    const struct server_settings *s = &server->settings;
+    for (size_t i = 0; i < s->n_models; i++)
+        if (service_state(s->models[i].service, NULL) == SERVICE_READY) return &s->models[i];
+    return s->models;
+}
+
 static struct numbers take(struct server *server)
 {
-    struct numbers n;
-    service_stats(server->settings.service, &n.service);
+    struct numbers n = {.model = told_model(server)};
+    service_stats(n.model->service, &n.service);
     n.responses = response_store_stats(server->responses);
-    n.own_turns = own_turns_stats(server->own_turns);
+    n.own_turns = own_turns_stats(server_own_turns(server, n.model));
     n.uptime_s = (double)(server_now(server) - server->started_ns) / 1e9;
     double decode_s = (double)n.service.decode_ns / 1e9;
     n.tokens_per_second = decode_s > 0 ? (double)n.service.n_decoded / decode_s : 0;
@@ -41,6 +51,23 @@ static void put_engine(struct jot *json, const struct numbers *n)
     jot_put_integer(json, "pid", n->service.engine_pid);
     jot_put_integer(json, "restarts", n->service.n_restarts);
     jot_close(json);
+}
+
+static void put_models(struct jot *json, const struct server *server)
+{
+    struct service_stats stats;
+    jot_put_open_list(json, "models");
+    for (size_t i = 0; i < server->settings.n_models; i++) {
+        service_stats(server->settings.models[i].service, &stats);
+        jot_open(json);
+        jot_put_words(json, "id", server->settings.models[i].name);
+        jot_put_integer(json, "pid", stats.engine_pid);
+        jot_put_integer(json, "opened", stats.n_opened);
+        jot_put_integer(json, "restarts", stats.n_restarts);
+        jot_put_integer(json, "open", stats.n_open);
+        jot_close(json);
+    }
+    jot_close_list(json);
 }
 
 static void put_requests(struct jot *json, struct server *server, const struct numbers *n)
@@ -179,12 +206,13 @@ void small_stats(struct server *server, struct worker *worker, struct httpd_exch
     buf_init(&body, server->alloc, BODY_BYTES_MAX);
     struct jot json = jot_to(&body);
     jot_open(&json);
-    jot_put_words(&json, "model", server->settings.model_name);
-    jot_put_words(&json, "build", server->settings.fingerprint);
-    jot_put_words(&json, "numerics", server->settings.numerics);
-    jot_put_words(&json, "kv", server->settings.kv);
+    jot_put_words(&json, "model", n.model->name);
+    jot_put_words(&json, "build", n.model->fingerprint);
+    jot_put_words(&json, "numerics", n.model->numerics);
+    jot_put_words(&json, "kv", n.model->kv);
     jot_put_real(&json, "uptime_seconds", n.uptime_s);
-    if (server->settings.is_isolated) put_engine(&json, &n);
+    if (n.model->is_isolated) put_engine(&json, &n);
+    if (server->settings.n_models > 1) put_models(&json, server);
     put_requests(&json, server, &n);
     put_tokens(&json, server, &n);
     put_memory(&json, server, &n);
@@ -205,6 +233,33 @@ static bool add_metric(struct buf *out, const struct metric *m, struct err *err)
 {
     return buf_printf(out, err, "# HELP weir_%s %s\n# TYPE weir_%s %s\nweir_%s %.17g\n", m->name, m->help, m->name,
                       m->type, m->name, m->value);
+}
+
+/* As a label's value: what would end it is left out. */
+static bool add_label(struct buf *out, const char *text, struct err *err)
+{
+    for (; *text; text++)
+        if (*text != '"' && *text != '\\' && *text != '\n' && !buf_add_char(out, *text, err)) return false;
+    return true;
+}
+
+/* Of several models the one whose numbers the others are changes with the engine that is open; these are of all. */
+static bool add_models(struct buf *out, const struct server *server, struct err *err)
+{
+    struct service_stats stats;
+    const struct served_model *models = server->settings.models;
+    if (server->settings.n_models == 1) return true;
+    if (!buf_printf(out, err,
+                    "# HELP weir_model_opened_total How often its engine was opened.\n"
+                    "# TYPE weir_model_opened_total counter\n"))
+        return false;
+    for (size_t i = 0; i < server->settings.n_models; i++) {
+        service_stats(models[i].service, &stats);
+        if (!buf_printf(out, err, "weir_model_opened_total{model=\"") || !add_label(out, models[i].name, err) ||
+            !buf_printf(out, err, "\"} %" PRIu32 "\n", stats.n_opened))
+            return false;
+    }
+    return true;
 }
 
 static bool add_metrics(struct buf *out, struct server *server, const struct numbers *n, struct err *err)
@@ -271,7 +326,7 @@ static bool add_metrics(struct buf *out, struct server *server, const struct num
     };
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
         if (!add_metric(out, &metrics[i], err)) return false;
-    return histograms_write(&server->histograms, out, err);
+    return add_models(out, server, err) && histograms_write(&server->histograms, out, err);
 }
 
 void small_metrics(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
@@ -321,8 +376,10 @@ void small_fit(struct server *server, struct worker *worker, struct httpd_exchan
     struct err err = {0};
     struct problem problem;
     (void)worker;
-    if (!service_plan(server->settings.service, &plan)) {
-        bool loads = service_state(server->settings.service, NULL) == SERVICE_LOADING;
+    const struct served_model *model = told_model(server);
+    if (!service_plan(model->service, &plan)) {
+        enum service_state state = service_state(model->service, NULL);
+        bool loads = state == SERVICE_LOADING || state == SERVICE_PARKED;
         problem_set(&problem, loads ? PROBLEM_LOADING : PROBLEM_NOT_FOUND, NULL,
                     loads ? "the model is still being loaded"
                           : "there is no memory plan: this model is held in memory as a whole");

@@ -9,8 +9,8 @@ void openai_put_head(struct jot *json, const struct call *call, const char *obje
     jot_put_words(json, "id", call->id);
     jot_put_words(json, "object", object);
     jot_put_integer(json, "created", call->created_s);
-    jot_put_words(json, "model", call->server->settings.model_name);
-    jot_put_words(json, "system_fingerprint", call->server->settings.fingerprint);
+    jot_put_words(json, "model", call->model->name);
+    jot_put_words(json, "system_fingerprint", call->model->fingerprint);
 }
 
 bool openai_read_stream_options(struct call *call, struct problem *problem)

@@ -21,7 +21,7 @@ static bool has_order(const struct call *call)
 /* The ids behind </think>, whose end is the end of a call; nothing in them but the markers of calls. */
 static bool split_ids(const struct call *call, const struct service_result *result, struct own_turn *turn)
 {
-    const struct chat_ids *chat = &call->server->settings.model->chat;
+    const struct chat_ids *chat = &call->model->text->chat;
     uint32_t at = 0;
     while (call->starts_in_think && at < result->n_ids && result->ids[at] != chat->id[CHAT_THINK_END]) at++;
     turn->thought = result->ids;

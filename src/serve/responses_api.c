@@ -199,7 +199,7 @@ static void put_request(struct jot *json, const struct call *call)
     put_given(json, call, "instructions");
     put_given(json, call, "max_output_tokens");
     put_given(json, call, "max_tool_calls");
-    jot_put_words(json, "model", call->server->settings.model_name);
+    jot_put_words(json, "model", call->model->name);
     jot_put_bool(json, "parallel_tool_calls", !call->tools.one_call);
     jot_put_words(json, "previous_response_id", call->previous_id);
     jot_put_open(json, "reasoning");

@@ -264,8 +264,13 @@ static void *work(void *context)
 static bool start_worker(struct server *server, struct worker *worker, struct err *err)
 {
     worker->server = server;
-    worker->encoder = encoder_new(server->alloc, server->settings.model->tokenizer, NULL, err);
-    if (!worker->encoder) return false;
+    const struct server_settings *s = &server->settings;
+    worker->encoders = alloc_get_array(server->alloc, s->n_models, sizeof *worker->encoders, err);
+    if (!worker->encoders) return false;
+    for (size_t i = 0; i < s->n_models; i++) {
+        worker->encoders[i] = encoder_new(server->alloc, s->models[i].text->tokenizer, NULL, err);
+        if (!worker->encoders[i]) return false;
+    }
     int failed = pthread_create(&worker->thread, NULL, work, worker);
     if (failed) return err_set(err, ERR_FAILED, "cannot start a thread: %s", strerror(failed));
     worker->has_thread = true;
@@ -289,6 +294,27 @@ static bool start_http(struct server *server, struct err *err)
     return httpd_start(&server->http, server->alloc, &settings, err);
 }
 
+static bool make_own_turns(struct server *server, struct err *err)
+{
+    size_t n = server->settings.n_models;
+    server->own_turns = alloc_get_array(server->alloc, n, sizeof *server->own_turns, err);
+    if (!server->own_turns) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!own_turns_new(&server->own_turns[i], server->alloc, OWN_TURNS_BYTES_MAX / n, err)) return false;
+    return true;
+}
+
+static void free_of_models(struct server *server)
+{
+    for (size_t i = 0; i < server->settings.n_models; i++) {
+        for (size_t k = 0; k < WORKERS; k++)
+            if (server->workers[k].encoders) encoder_free(server->workers[k].encoders[i]);
+        if (server->own_turns) own_turns_free(server->own_turns[i]);
+    }
+    for (size_t k = 0; k < WORKERS; k++) alloc_put(server->alloc, server->workers[k].encoders);
+    alloc_put(server->alloc, server->own_turns);
+}
+
 bool server_start(struct server **server, struct alloc *alloc, const struct server_settings *settings, struct err *err)
 {
     struct server *s = alloc_get(alloc, sizeof *s, err);
@@ -303,7 +329,7 @@ bool server_start(struct server **server, struct alloc *alloc, const struct serv
     s->queue = alloc_get_array(alloc, s->n_queue_max, sizeof *s->queue, err);
     if (!s->queue) goto fail;
     if (!response_store_new(&s->responses, alloc, settings->clock, err)) goto fail;
-    if (!own_turns_new(&s->own_turns, alloc, OWN_TURNS_BYTES_MAX, err)) goto fail;
+    if (!make_own_turns(s, err)) goto fail;
     for (size_t i = 0; i < WORKERS; i++)
         if (!start_worker(s, &s->workers[i], err)) goto fail;
     if (!start_http(s, err)) goto fail;
@@ -328,13 +354,11 @@ void server_stop(struct server *server)
     s->ends = true;
     pthread_cond_broadcast(&s->work);
     pthread_mutex_unlock(&s->lock);
-    for (size_t i = 0; i < WORKERS; i++) {
+    for (size_t i = 0; i < WORKERS; i++)
         if (s->workers[i].has_thread) pthread_join(s->workers[i].thread, NULL);
-        encoder_free(s->workers[i].encoder);
-    }
     httpd_stop(s->http);
     ASSERT(!s->calls);
-    own_turns_free(s->own_turns);
+    free_of_models(s);
     response_store_free(s->responses);
     alloc_put(s->alloc, s->queue);
     pthread_cond_destroy(&s->work);

@@ -1,6 +1,7 @@
 #ifndef SERVE_SERVER_H
 #define SERVE_SERVER_H
-/* The HTTP API: OpenAI and Anthropic clients on one side, a service that runs a model on the other.
+/* The HTTP API: OpenAI and Anthropic clients on one side, services that run a model each on the other. A request says
+ * which model it wants; one that names none, or none of ours, gets the first.
  *
  * Requests are decoded, rendered and tokenized by a few workers, so that neither sockets nor passes wait for them.
  * Everything that is refused is refused before the first byte of an answer. */
@@ -11,6 +12,19 @@
 #include "serve/httpd.h"
 
 struct server;
+
+/* One of the models that are served. */
+struct served_model {
+    const char *name;        /* what /v1/models lists, and requests say */
+    const char *fingerprint; /* of everything that alters answers */
+    const char *numerics, *kv;
+    const struct text_model *text;
+    struct service *service;
+    const struct sampling *sampling; /* complete: what a request does not say */
+    struct chat_options chat;
+    uint32_t context_tokens;
+    bool is_isolated; /* the engine is in a process of its own */
+};
 
 struct server_settings {
     const char *host;
@@ -26,17 +40,10 @@ struct server_settings {
     size_t backlog_bytes_max;    /* of a stream that its client does not read: behind it the answer stands still */
 
     const struct access_rules *access;
-    const struct text_model *model;
-    struct service *service;
-    const char *model_name;          /* what /v1/models lists */
-    const char *fingerprint;         /* of everything that alters answers */
-    const char *numerics, *kv;       /* named in /stats */
-    const struct sampling *sampling; /* complete: what a request does not say */
-    struct chat_options chat;
-    uint32_t context_tokens;
+    const struct served_model *models; /* [n_models], at least one, of different names */
+    size_t n_models;
     bool strict_model, strict_fields;
     bool both_reasoning_fields; /* chat has reasoning under the name `reasoning` too */
-    bool is_isolated;           /* the engine is in a process of its own */
     struct clock clock;
 
     void *context;

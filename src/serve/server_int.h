@@ -14,7 +14,7 @@ enum { WORKERS = 2 };
 
 struct worker {
     struct server *server;
-    struct encoder *encoder;
+    struct encoder **encoders; /* [n_models] */
     pthread_t thread;
     bool has_thread;
 };
@@ -32,7 +32,7 @@ struct server {
     struct worker workers[WORKERS];
     struct server_counts counts;
     struct response_store *responses;
-    struct own_turns *own_turns;
+    struct own_turns **own_turns; /* [n_models]: ids mean something to one model only */
     struct histograms histograms;
     int64_t started_ns, created_s; /* created_s: Unix time */
     atomic_bool is_draining;
@@ -63,6 +63,16 @@ void server_reply(struct httpd_exchange *exchange, struct buf *body, bool ok, co
 
 /* One line for the log: "event=... " and what is given. */
 void server_log(struct server *server, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* By its name; NULL: there is none. */
+const struct served_model *server_find_model(const struct server *server, const char *name);
+
+/* All names, in quotes and with commas, as messages list them. */
+void server_list_models(const struct server *server, char *text, size_t room);
+
+/* What a worker and the server have for each model. */
+struct encoder *server_encoder(const struct worker *worker, const struct served_model *model);
+struct own_turns *server_own_turns(const struct server *server, const struct served_model *model);
 
 int64_t server_now(const struct server *server);
 int64_t server_unix_time(void);

@@ -5,7 +5,7 @@
 #include "serve/jot.h"
 #include <string.h>
 
-enum { BODY_BYTES_MAX = 1 << 20 };
+enum { BODY_BYTES_MAX = 1 << 20, MODEL_NAMES_BYTES = 512 };
 
 static struct jot start(struct buf *body, struct server *server)
 {
@@ -21,6 +21,19 @@ static void finish(struct httpd_exchange *exchange, struct jot *json)
     buf_fini(json->out);
 }
 
+/* With several models it is well while one of them can be asked. */
+static enum service_state state_of_all(const struct server *server)
+{
+    const struct server_settings *s = &server->settings;
+    enum service_state all = SERVICE_DOWN;
+    for (size_t i = 0; i < s->n_models; i++) {
+        enum service_state state = service_state(s->models[i].service, NULL);
+        if (s->n_models == 1 || state == SERVICE_STOPPING) return state;
+        if (state != SERVICE_DOWN) all = SERVICE_READY;
+    }
+    return atomic_load(&server->is_draining) ? SERVICE_STOPPING : all;
+}
+
 void small_health(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
 {
     struct buf body;
@@ -32,9 +45,10 @@ void small_health(struct server *server, struct worker *worker, struct httpd_exc
         [SERVICE_LOADING] = {503, "loading"},    [SERVICE_READY] = {200, "ok"},
         [SERVICE_FAILED] = {503, "error"},       [SERVICE_STOPPING] = {503, "shutting_down"},
         [SERVICE_RESTARTING] = {503, "loading"}, [SERVICE_DOWN] = {503, "error"},
+        [SERVICE_PARKED] = {200, "ok"},
     };
     (void)worker;
-    enum service_state state = service_state(server->settings.service, NULL);
+    enum service_state state = state_of_all(server);
     struct jot json = start(&body, server);
     jot_open(&json);
     jot_put_words(&json, "status", states[state].word);
@@ -51,7 +65,7 @@ void small_root(struct server *server, struct worker *worker, struct httpd_excha
     struct jot json = start(&body, server);
     jot_open(&json);
     jot_put_words(&json, "server", "weir");
-    jot_put_words(&json, "model", server->settings.model_name);
+    jot_put_words(&json, "model", server->settings.models[0].name);
     jot_close(&json);
     finish(exchange, &json);
 }
@@ -59,21 +73,26 @@ void small_root(struct server *server, struct worker *worker, struct httpd_excha
 /* --- models --- */
 
 /* One object that OpenAI, Anthropic and vLLM readers all understand. */
-static void put_entry(struct jot *json, const struct server *server)
+static void put_entry(struct jot *json, const struct server *server, const struct served_model *s)
 {
-    const struct server_settings *s = &server->settings;
+    static const char *const states[] = {
+        [SERVICE_LOADING] = "loading", [SERVICE_READY] = "open",         [SERVICE_FAILED] = "error",
+        [SERVICE_STOPPING] = "open",   [SERVICE_RESTARTING] = "loading", [SERVICE_DOWN] = "error",
+        [SERVICE_PARKED] = "closed",
+    };
     jot_open(json);
-    jot_put_words(json, "id", s->model_name);
+    jot_put_words(json, "id", s->name);
     jot_put_words(json, "object", "model");
     jot_put_words(json, "type", "model");
     jot_put_integer(json, "created", server->created_s);
     jot_put_integer(json, "created_at", server->created_s);
     jot_put_words(json, "owned_by", "weir");
-    jot_put_words(json, "display_name", s->model_name);
+    jot_put_words(json, "display_name", s->name);
     jot_put_integer(json, "context_length", s->context_tokens);
     jot_put_integer(json, "max_model_len", s->context_tokens);
     jot_put_integer(json, "max_output_tokens", s->context_tokens - 1);
-    drafts_put_mode(json, server);
+    drafts_put_mode(json, s);
+    if (server->settings.n_models > 1) jot_put_words(json, "state", states[service_state(s->service, NULL)]);
     jot_close(json);
 }
 
@@ -98,12 +117,11 @@ static void put_empty_list(struct jot *json, const char *key)
 }
 
 /* The form that one coding agent reads; without it, it guesses. */
-static void put_catalogue_entry(struct jot *json, const struct server *server)
+static void put_catalogue_entry(struct jot *json, const struct served_model *s)
 {
-    const struct server_settings *s = &server->settings;
     jot_open(json);
-    jot_put_words(json, "slug", s->model_name);
-    jot_put_words(json, "display_name", s->model_name);
+    jot_put_words(json, "slug", s->name);
+    jot_put_words(json, "display_name", s->name);
     jot_put_words(json, "description", "Served by weir");
     jot_put_words(json, "default_reasoning_level", s->chat.thinking ? "max" : "none");
     put_levels(json);
@@ -141,18 +159,20 @@ static void put_catalogue_entry(struct jot *json, const struct server *server)
 void small_models(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
 {
     struct buf body;
+    const struct served_model *models = server->settings.models;
+    size_t n = server->settings.n_models;
     (void)worker;
     struct jot json = start(&body, server);
     jot_open(&json);
     jot_put_words(&json, "object", "list");
     jot_put_open_list(&json, "data");
-    put_entry(&json, server);
+    for (size_t i = 0; i < n; i++) put_entry(&json, server, &models[i]);
     jot_close_list(&json);
     jot_put_bool(&json, "has_more", false);
-    jot_put_words(&json, "first_id", server->settings.model_name);
-    jot_put_words(&json, "last_id", server->settings.model_name);
+    jot_put_words(&json, "first_id", models[0].name);
+    jot_put_words(&json, "last_id", models[n - 1].name);
     jot_put_open_list(&json, "models");
-    put_catalogue_entry(&json, server);
+    for (size_t i = 0; i < n; i++) put_catalogue_entry(&json, &models[i]);
     jot_close_list(&json);
     jot_close(&json);
     finish(exchange, &json);
@@ -164,14 +184,17 @@ void small_model(struct server *server, struct worker *worker, struct httpd_exch
     struct problem problem;
     const struct visit *visit = httpd_user(exchange);
     (void)worker;
-    if (server->settings.strict_model && strcmp(visit->target, server->settings.model_name) != 0) {
-        problem_set(&problem, PROBLEM_MODEL_NOT_FOUND, "model", "there is no model '%.100s' here, only '%s'",
-                    visit->target, server->settings.model_name);
+    const struct served_model *model = server_find_model(server, visit->target);
+    if (server->settings.strict_model && !model) {
+        char ours[MODEL_NAMES_BYTES];
+        server_list_models(server, ours, sizeof ours);
+        problem_set(&problem, PROBLEM_MODEL_NOT_FOUND, "model", "there is no model '%.100s' here, only %s",
+                    visit->target, ours);
         server_refuse(exchange, &problem);
         return;
     }
     struct jot json = start(&body, server);
-    put_entry(&json, server);
+    put_entry(&json, server, model ? model : server->settings.models);
     finish(exchange, &json);
 }
 

@@ -23,13 +23,14 @@ static bool encode_text(struct call *call, struct worker *worker, struct json_ob
                         struct problem *problem)
 {
     struct err err = {0};
-    const struct text_model *model = call->server->settings.model;
+    const struct text_model *model = call->model->text;
     if (!json_object_is_type(text, json_type_string))
         return problem_set(problem, PROBLEM_INVALID_TYPE, "content", "content: must be a string");
     const char *bytes = json_object_get_string(text);
     size_t n = (size_t)json_object_get_string_len(text);
-    bool ok = with_prefix ? text_model_encode_raw(model, worker->encoder, bytes, n, &call->ids, &err)
-                          : encoder_encode(worker->encoder, bytes, n, ENCODE_ALL, &call->ids, &err);
+    bool ok = with_prefix
+                  ? text_model_encode_raw(model, server_encoder(worker, call->model), bytes, n, &call->ids, &err)
+                  : encoder_encode(server_encoder(worker, call->model), bytes, n, ENCODE_ALL, &call->ids, &err);
     return ok || problem_from(problem, PROBLEM_INVALID_VALUE, &err);
 }
 
@@ -55,7 +56,7 @@ static void put_tokens(struct jot *json, const struct call *call, bool with_piec
         jot_open(json);
         jot_put_integer(json, "id", call->ids.ids[i]);
         jot_key(json, "piece");
-        logprobs_json_token(json, call->server->settings.model->tokenizer, call->ids.ids[i]);
+        logprobs_json_token(json, call->model->text->tokenizer, call->ids.ids[i]);
         jot_close(json);
     }
     jot_close_list(json);
@@ -75,7 +76,7 @@ void small_tokenize(struct server *server, struct worker *worker, struct httpd_e
         jot_open(&json);
         put_tokens(&json, call, with_pieces);
         jot_put_integer(&json, "count", (int64_t)call->ids.n);
-        jot_put_integer(&json, "max_model_len", server->settings.context_tokens);
+        jot_put_integer(&json, "max_model_len", call->model->context_tokens);
         jot_close(&json);
         finish(exchange, &json);
     }
@@ -89,7 +90,7 @@ static bool detokenize(const struct call *call, struct buf *text, struct problem
     struct detokenizer detokenizer;
     if (!field_list(call->body, "tokens", &list, problem)) return false;
     if (!list) return problem_set(problem, PROBLEM_MISSING_FIELD, "tokens", "tokens: missing");
-    detokenizer_init(&detokenizer, call->server->settings.model->tokenizer, false);
+    detokenizer_init(&detokenizer, call->model->text->tokenizer, false);
     size_t n = json_object_array_length(list);
     for (size_t i = 0; i < n; i++) {
         struct json_object *value = json_object_array_get_idx(list, i);
@@ -137,7 +138,7 @@ void small_apply_template(struct server *server, struct worker *worker, struct h
     struct call *call = call_open(server, exchange, &chat_protocol, &problem);
     if (!call || !chat_api_encode(call, worker, &problem)) {
         server_refuse(exchange, &problem);
-    } else if (!detokenizer_decode(server->settings.model->tokenizer, call->ids.ids, call->ids.n, false, &text, &err)) {
+    } else if (!detokenizer_decode(call->model->text->tokenizer, call->ids.ids, call->ids.n, false, &text, &err)) {
         problem_from(&problem, PROBLEM_INVALID_VALUE, &err);
         server_refuse(exchange, &problem);
     } else {

@@ -8,14 +8,14 @@ const char *usage_lane(const struct call *call)
 {
     static const char *const lanes[2][2] = {{"serial", "serial+spec"}, {"batch", "batch+spec"}};
     struct service_stats stats;
-    service_stats(call->server->settings.service, &stats);
+    service_stats(call->model->service, &stats);
     return lanes[stats.n_sequences > 1][stats.drafts.kind != DRAFT_OFF];
 }
 
 static bool has_drafts(const struct call *call)
 {
     struct service_stats stats;
-    service_stats(call->server->settings.service, &stats);
+    service_stats(call->model->service, &stats);
     return stats.drafts.kind != DRAFT_OFF || call->usage.n_forced > 0;
 }
 

@@ -48,6 +48,13 @@ void demo_server_init_at(struct demo_server *demo, const char *dir)
     demo->service_settings.engine.logit_rows = 40;
     demo->service_settings.engine.n_threads = 1;
     demo->service_settings.engine.pass_rows = 64; /* a pass is called off between its layers, and sanitizers are slow */
+    demo->served = (struct served_model){.name = "demo",
+                                         .fingerprint = "weir-test",
+                                         .numerics = "exact",
+                                         .kv = "f32",
+                                         .text = &demo->model,
+                                         .sampling = &demo->sampling,
+                                         .context_tokens = 4096};
     demo->settings = (struct server_settings){
         .host = "127.0.0.1",
         .n_connections_max = 256,
@@ -58,13 +65,8 @@ void demo_server_init_at(struct demo_server *demo, const char *dir)
         .keep_alive_ns = INT64_C(10000000000),
         .backlog_bytes_max = 1 << 20,
         .access = &demo->access,
-        .model = &demo->model,
-        .model_name = "demo",
-        .fingerprint = "weir-test",
-        .numerics = "exact",
-        .kv = "f32",
-        .sampling = &demo->sampling,
-        .context_tokens = 4096,
+        .models = &demo->served,
+        .n_models = 1,
         .clock = clock_real(),
         .context = demo,
         .log = keep_log,
@@ -81,7 +83,7 @@ void demo_server_start(struct demo_server *demo)
 {
     struct err err = {0};
     if (!service_new(&demo->service, &demo->alloc, &demo->service_settings, &err)) fail_msg("%s", err.text);
-    demo->settings.service = demo->service;
+    demo->served.service = demo->service;
     if (!server_start(&demo->server, &demo->alloc, &demo->settings, &err)) fail_msg("%s", err.text);
     demo->port = server_port(demo->server);
     int64_t until = now_ms() + 60000;

@@ -13,6 +13,7 @@ struct demo_server {
     struct sampling sampling;
     struct access_rules access;
     struct service_settings service_settings; /* may be changed between init and start, as may the next */
+    struct served_model served;
     struct server_settings settings;
     struct service *service;
     struct server *server;

@@ -24,6 +24,7 @@ static struct {
     struct text_model model;
     struct sampling sampling;
     struct access_rules access;
+    struct served_model served;
     struct service *service;
     struct server *server;
     int fd; /* kept open for one body after the other */
@@ -62,6 +63,12 @@ static void start(void)
         .clock = clock_real(),
     };
     must(service_new(&fuzz.service, &fuzz.alloc, &service, &err), err.text);
+    fuzz.served = (struct served_model){.name = "demo",
+                                        .fingerprint = "weir-fuzz",
+                                        .text = &fuzz.model,
+                                        .service = fuzz.service,
+                                        .sampling = &fuzz.sampling,
+                                        .context_tokens = 4096};
     const struct server_settings settings = {
         .host = "127.0.0.1",
         .n_connections_max = 64,
@@ -71,12 +78,8 @@ static void start(void)
         .stall_s = 10,
         .keep_alive_ns = INT64_C(10000000000),
         .access = &fuzz.access,
-        .model = &fuzz.model,
-        .service = fuzz.service,
-        .model_name = "demo",
-        .fingerprint = "weir-fuzz",
-        .sampling = &fuzz.sampling,
-        .context_tokens = 4096,
+        .models = &fuzz.served,
+        .n_models = 1,
         .clock = clock_real(),
         .log = drop_line,
     };
