@@ -4,7 +4,9 @@
 #include "kern/kern.h"
 #include "support/check.h"
 #include "support/full_headers.h"
+#include "support/temp_folder.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #define GIB (UINT64_C(1) << 30)
@@ -99,6 +101,58 @@ static void twenty_five_gib(void **state)
     assert_true(plan.rate_low > 5e9 / 11349196800.0);
     assert_true(plan.rate_low < plan.rate_high);
     assert_true(plan.rate_high < 1.0);
+    assert_int_equal(alloc.live, 0);
+}
+
+static unsigned long long megabytes(const struct plan *plan, const char *a, const char *b)
+{
+    return (item(plan, a)->bytes + (b ? item(plan, b)->bytes : 0) + 500000) / 1000000;
+}
+
+static void expect_in(const char *path, const char *words)
+{
+    size_t bytes;
+    unsigned char *text = take_file(path, &bytes);
+    bool is_there = strstr((const char *)text, words);
+    free(text);
+    if (!is_there) fail_msg("%s does not say: %s", path, words);
+}
+
+/* What people decide by before they fetch 357 GiB. */
+static void the_documents_say_the_same(void **state)
+{
+    (void)state;
+    struct alloc alloc = {0};
+    struct plan plan;
+    struct err err = {0};
+    char text[400];
+    struct plan_request want = usual(25 * GIB);
+    if (!plan_make(&plan, &alloc, &full.inventory, &want, &err)) fail_msg("%s", err.text);
+    const struct {
+        const char *line, *a, *b;
+    } lines[] = {
+        {"spine", "spine", NULL},
+        {"MTP layer, indexers", "MTP layer", "indexers"},
+        {"sequence state", "sequence state", NULL},
+        {"scratch of a pass", "scratch of a pass", NULL},
+        {"prompt cache, safety", "prompt cache", "safety"},
+        {"expert slots", "expert slots", NULL},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        snprintf(text, sizeof text, "| %s | %llu | ", lines[i].line, megabytes(&plan, lines[i].a, lines[i].b));
+        expect_in("docs/memory.md", text);
+    }
+    snprintf(text, sizeof text, "what remains: %u experts |", (unsigned)plan.n_slots_total);
+    expect_in("docs/memory.md", text);
+    snprintf(text, sizeof text, "there is room for %u of 19 456 experts. The plan predicts that %.1f to %.1f %% of",
+             (unsigned)plan.n_slots_total, 100 * plan.hits_low, 100 * plan.hits_high);
+    expect_in("docs/quickstart.md", text);
+    snprintf(text, sizeof text, "which is %.2f to %.2f tokens a second", plan.rate_low, plan.rate_high);
+    expect_in("docs/quickstart.md", text);
+    want = usual(10 * GIB);
+    assert_false(plan_make(&plan, &alloc, &full.inventory, &want, &err));
+    snprintf(text, sizeof text, "about %.*s GiB is the least", 4, strstr(err.text, "needs at least ") + 15);
+    expect_in("docs/memory.md", text);
     assert_int_equal(alloc.live, 0);
 }
 
@@ -276,6 +330,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(twenty_five_gib),
+        cmocka_unit_test(the_documents_say_the_same),
         cmocka_unit_test(sixteen_gib_fits_and_ten_does_not),
         cmocka_unit_test(a_refusal_tells_what_would_fit),
         cmocka_unit_test(the_machine_decides_when_nobody_else_does),
