@@ -2,8 +2,11 @@
 .PHONY: release help demo check newcomer bench install deb tarball format fuzz clean
 .DEFAULT_GOAL := release
 
+missing = { echo "is something missing? try: scripts/install_deps.sh build" >&2; exit 1; }
+refused = { echo "$(DESTDIR)$(or $(PREFIX),/usr/local) cannot be written: sudo make install, or make install PREFIX=..." >&2; exit 1; }
+
 release: ## build build/weir (the default)
-	@cmake --preset release >/dev/null || { echo "is something missing? try: scripts/install_deps.sh build" >&2; exit 1; }
+	@cmake --preset release >/dev/null || $(missing)
 	@cmake --build build
 
 help: ## list the targets
@@ -23,9 +26,9 @@ bench: ## build, and time every kernel
 
 # The unit file names the program's place, so the prefix must be known when it is made.
 install: ## install under PREFIX (default /usr/local), below DESTDIR if it is set
-	@cmake --preset release -DCMAKE_INSTALL_PREFIX="$(or $(PREFIX),/usr/local)" >/dev/null
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX="$(or $(PREFIX),/usr/local)" >/dev/null || $(missing)
 	@cmake --build build
-	cmake --install build
+	cmake --install build || $(refused)
 
 deb: ## build Debian packages in build-deb
 	@scripts/make_deb.sh

@@ -16,5 +16,29 @@ done
 [ -z "$(find "$work" -maxdepth 1 -mindepth 1 ! -name opt ! -name log)" ] || { echo "FAIL: files outside the prefix"; failed=1; }
 "$work/opt/weir/bin/weir" help --man | cmp - "$work/opt/weir/share/man/man1/weir.1" ||
     { echo "FAIL: the manual page is another program's"; failed=$((failed + 1)); }
+
+# What stands in the way is named, with what to do. A cmake of ours fails at the step that is wanted.
+mkdir "$work/bin"
+# expect CODE PATTERN FAILS_AT COMMAND...
+expect() {
+    code=$1 pattern=$2 got=0
+    printf '#!/bin/sh\ncase "$*" in *"%s"*) exit 1 ;; esac\n' "$3" >"$work/bin/cmake"
+    chmod +x "$work/bin/cmake"
+    shift 3
+    env -u MAKEFLAGS -u MAKELEVEL PATH="$work/bin:$PATH" "$@" >"$work/log" 2>&1 || got=$?
+    { [ $got -eq "$code" ] && grep -q -e "$pattern" "$work/log"; } && return
+    failed=$((failed + 1))
+    echo "FAIL: $*: exit code $got, not $code, or no '$pattern'"
+    cat "$work/log"
+}
+if command -v make >/dev/null; then
+    expect 2 'is something missing? try: scripts/install_deps.sh build' --preset make release
+    expect 2 'is something missing? try: scripts/install_deps.sh build' --preset make install PREFIX=/opt/weir
+    expect 2 '/nowhere/opt/weir cannot be written: sudo make install, or make install PREFIX=' --install \
+        make install DESTDIR=/nowhere PREFIX=/opt/weir
+    expect 0 'cmake --install build' 'nothing at all' make install DESTDIR=/nowhere PREFIX=/opt/weir
+fi
+ln -s "$(command -v dirname)" "$work/bin/dirname"
+expect 1 'make_deb: needs debhelper: apt-get install debhelper' --preset env PATH="$work/bin" /bin/sh scripts/make_deb.sh
 echo "$failed failed"
 [ "$failed" -eq 0 ]
