@@ -4,7 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEXT_MAX = 1 << 16, PATH_MAX_HERE = 1024 };
+enum { TEXT_MAX = 1 << 16, PATH_MAX_HERE = 1024, STATM_MAX = 200 };
+#define STATM "/proc/self/statm"
 #define SENTINEL (UINT64_C(1) << 60) /* version 1 says "no limit" with a number just below 2^63 */
 
 struct look {
@@ -220,7 +221,7 @@ static struct memory_fact limit_line(const char *text, const char *key, uint64_t
 /* Fields of /proc/self/statm, in pages: size, resident, shared, text, lib, data. Zero where it cannot be read. */
 static void read_statm(const struct look *look, uint64_t fields[6])
 {
-    char *text = read_text(look, "/proc/self/statm");
+    char *text = read_text(look, STATM);
     const char *at = text;
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     for (int i = 0; i < 6; i++) {
@@ -263,9 +264,24 @@ const struct memory_fact *memory_facts_least(const struct memory_facts *facts)
     return least;
 }
 
+struct memory_fact memory_resident_from(const struct file *statm)
+{
+    char text[STATM_MAX + 1] = "";
+    uint64_t pages, page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    ssize_t got = statm->path ? statm->fs.ops->pread(statm->fs.context, statm->descriptor, text, STATM_MAX, 0) : -1;
+    const char *second = got > 0 ? strchr(text, ' ') : NULL;
+    if (!second || !parse_number(second, &pages) || pages == 0 || pages > UINT64_MAX / page_bytes)
+        return not_known(FACT_UNKNOWN, STATM " cannot be read");
+    return known(pages * page_bytes, STATM);
+}
+
 struct memory_fact memory_resident_now(struct alloc *alloc, struct file_system fs, const char *root)
 {
-    uint64_t statm[6];
-    read_statm(&(struct look){alloc, fs, root}, statm);
-    return statm[1] ? known(statm[1], "/proc/self/statm") : not_known(FACT_UNKNOWN, "/proc/self/statm cannot be read");
+    char path[PATH_MAX_HERE];
+    struct file statm = {0};
+    if (snprintf(path, sizeof path, "%s" STATM, root) < (int)sizeof path && !file_open(&statm, alloc, fs, path, NULL))
+        statm = (struct file){0};
+    struct memory_fact held = memory_resident_from(&statm);
+    file_close(&statm);
+    return held;
 }

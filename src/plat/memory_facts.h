@@ -33,5 +33,7 @@ const struct memory_fact *memory_facts_least(const struct memory_facts *facts);
 
 /* The bytes of memory that this process holds now, from /proc/self/statm; unknown where there is none. */
 struct memory_fact memory_resident_now(struct alloc *alloc, struct file_system fs, const char *root);
+/* The same from that file, kept open by whoever asks often; takes no memory. */
+struct memory_fact memory_resident_from(const struct file *statm);
 
 #endif

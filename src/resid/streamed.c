@@ -33,6 +33,7 @@ struct streamed {
 
     struct clock clock;
     struct guard guard;
+    struct file held; /* tells how much memory we hold; not open where there is none */
     int64_t limits_seen_ns;
     uint64_t group_lacks_bytes; /* of the reserve, when the limits were last looked at */
     uint32_t next_recheck;      /* shard */
@@ -221,6 +222,7 @@ bool streamed_open(struct streamed **out, struct alloc *alloc, const struct inve
     s->guard = (struct guard){.budget_bytes = settings->plan->budget_bytes,
                               .slot_bytes = settings->plan->classes.of[0].slot_bytes,
                               .quiet_ns = QUIET_NS};
+    if (!file_open(&s->held, alloc, file_system_real(), "/proc/self/statm", NULL)) s->held = (struct file){0};
     s->usage_written_ns = clock_now_ns(s->clock);
     s->is_open = true;
     *out = s;
@@ -235,6 +237,7 @@ void streamed_close(struct streamed *s)
     if (!s) return;
     write_usage(s);
     usage_fini(&s->usage);
+    file_close(&s->held);
     alloc_put(s->alloc, s->usage_path);
     streamer_free(s->weights);
     policy_free(s->policy);
@@ -284,7 +287,7 @@ static uint64_t group_lacks(struct streamed *s, int64_t now_ns)
 static void keep_budget(struct streamed *s)
 {
     int64_t now_ns = clock_now_ns(s->clock);
-    struct memory_fact held = memory_resident_now(s->alloc, file_system_real(), "");
+    struct memory_fact held = memory_resident_from(&s->held);
     uint64_t lacks = group_lacks(s, now_ns);
     if (held.state != FACT_KNOWN) return;
     if (lacks > 0 && held.bytes + lacks <= s->guard.budget_bytes) held.bytes = s->guard.budget_bytes + lacks;
