@@ -1,9 +1,11 @@
 /* How often the MTP layer's drafts come true: at every place of greedy answers to the prompts of an evaluation file,
  * one draft and three chained ones, by kind of prompt.
  *
- *   draft_hits MODEL EVAL.jsonl [block_output|head_norm]
- * The last argument is what a chain hands on; without it, what the model says. Dense sets of prompts: chat and tools up
- * to their first answer, and the first 32 tokens of plain text. */
+ *   draft_hits MODEL PROMPTS.jsonl [block_output|head_norm]
+ * The last argument is what a chain hands on; without it, what the model says. Lines of the file are prompts, or whole
+ * documents (those that tell how many tokens were predicted), of which chat and tools are prompts up to their first
+ * answer, and plain text with its first 60 tokens. As in the demo model's card a place counts when three more tokens
+ * follow it. */
 #include "run/engine.h"
 #include "run/session.h"
 #include "support/check.h"
@@ -14,15 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IDS_MAX = 2048, ANSWER_MAX = 64, TEXT_PROMPT = 32, DRAFTS = 3, CHUNK = 128, KINDS = 3 };
+enum { IDS_MAX = 2048, ANSWER_MAX = 80, TEXT_PROMPT = 60, DRAFTS = 3, CHUNK = 128, KINDS = 3 };
 
 static const char *const kinds[KINDS] = {"chat", "tools", "text"};
 
 struct counting {
     struct engine *engine;
     bool is_raw;
-    uint32_t assistant; /* the id in front of an answer */
-    uint64_t n_places[KINDS], n_first[KINDS], n_full[KINDS], n_all[KINDS], n_accepted[KINDS];
+    uint32_t assistant;                                  /* the id in front of an answer */
+    uint64_t n_places[KINDS], n_accepted[KINDS][DRAFTS]; /* the j-th and all before it */
 };
 
 static void stop_unless(bool ok, const struct err *err)
@@ -106,13 +108,14 @@ static void count_document(void *context, struct json_object *line, size_t numbe
     struct json_object *array = json_object_object_get(line, "ids");
     const char *kind = json_object_get_string(json_object_object_get(line, "kind"));
     uint32_t k = 0, n = 0, total = (uint32_t)json_object_array_length(array);
+    bool is_document = json_object_object_get(line, "predicted") != NULL;
     (void)number;
     while (k < KINDS && strcmp(kind, kinds[k]) != 0) k++;
     if (k == KINDS) return;
     while (n < total && n < IDS_MAX) {
         ids[n] = (uint32_t)json_object_get_int(json_object_array_get_idx(array, n));
         n++;
-        if (k < 2 ? ids[n - 1] == c->assistant : n == TEXT_PROMPT) break;
+        if (is_document && (k < 2 ? ids[n - 1] == c->assistant : n == TEXT_PROMPT)) break;
     }
     uint32_t end = answer(c, ids, n);
     struct kv kv;
@@ -122,15 +125,11 @@ static void count_document(void *context, struct json_object *line, size_t numbe
         feed(c, &kv, ids, at, some);
         at += some;
     }
-    for (uint32_t p = n - 1; p + 2 < end; p++) { /* a pass that gave ids[p + 1]; drafts are for what follows it */
+    for (uint32_t p = n - 1; p + 1 + DRAFTS < end; p++) { /* a pass that gave ids[p + 1]; drafts are for what follows */
         feed(c, &kv, ids, p, 1);
         uint32_t n_right = chain(c, &kv, ids + p + 2, end - p - 2, 0);
         c->n_places[k]++;
-        c->n_first[k] += n_right >= 1;
-        if (end - p - 2 < DRAFTS) continue; /* the answer ends before three could come true */
-        c->n_full[k]++;
-        c->n_all[k] += n_right == DRAFTS;
-        c->n_accepted[k] += n_right;
+        for (uint32_t j = 0; j < n_right; j++) c->n_accepted[k][j]++;
     }
     kv_fini(&kv);
 }
@@ -141,7 +140,7 @@ int main(int argc, char **argv)
     struct alloc alloc = {0};
     struct err err = {0};
     if (argc < 3) {
-        fprintf(stderr, "usage: draft_hits MODEL EVAL.jsonl [block_output|head_norm]\n");
+        fprintf(stderr, "usage: draft_hits MODEL PROMPTS.jsonl [block_output|head_norm]\n");
         return 2;
     }
     struct engine_settings settings = engine_settings_default(argv[1]);
@@ -153,11 +152,13 @@ int main(int argc, char **argv)
     c.assistant = 4068;
     fixture_lines(&alloc, argv[2], count_document, &c);
     printf("%s, chain by %s\n", argv[1], c.is_raw ? "block_output" : "head_norm");
-    for (int k = 0; k < KINDS; k++)
-        printf("%-6s %6llu places: 1 draft accepted %.3f, 3 of 3 %.3f; tokens a pass %.2f with 1, %.2f with 3\n",
-               kinds[k], (unsigned long long)c.n_places[k], (double)c.n_first[k] / (double)c.n_places[k],
-               (double)c.n_all[k] / (double)c.n_full[k], 1 + (double)c.n_first[k] / (double)c.n_places[k],
-               1 + (double)c.n_accepted[k] / (double)c.n_full[k]);
+    for (int k = 0; k < KINDS; k++) {
+        double n = (double)c.n_places[k], sum = 1;
+        printf("%-6s %6.0f places: 1 draft accepted %.3f, 2 of 2 %.3f, 3 of 3 %.3f", kinds[k], n,
+               (double)c.n_accepted[k][0] / n, (double)c.n_accepted[k][1] / n, (double)c.n_accepted[k][2] / n);
+        for (int j = 0; j < DRAFTS; j++) sum += (double)c.n_accepted[k][j] / n;
+        printf("; tokens a pass %.2f with 1, %.2f with 3\n", 1 + (double)c.n_accepted[k][0] / n, sum);
+    }
     engine_close(c.engine);
     return 0;
 }

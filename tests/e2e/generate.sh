@@ -66,6 +66,10 @@ facts='^[0-9]* prompt tokens read in .* tokens/s), [0-9]* written in .* tokens/s
     expect '--json' 0 '^{"ids":\[[0-9,]*\],"text":"The capital of Norway is Oslo\.","finish_reason":"eos","usage":{"prompt_tokens":15,"completion_tokens":' ''
     [ ! -s "$work/err" ] || { failed=$((failed + 1)); echo "FAIL: --json is not alone"; }
     expect '--json, its numerics' 0 '"numerics":"exact","kv":"f32"' ''
+    given '' generate $demo "$question" $greedy --json --num-draft-tokens 3
+    expect '--json, its drafts' 0 '"speculation":{"mode":"mtp","drafted":[1-9][0-9]*,"accepted":[1-9][0-9]*,"passes":[1-9][0-9]*,"tokens_per_pass":[1-4][0-9.]*,.*"forwards_saved":[1-9][0-9]*,"added_experts":[0-9]*,"added_bytes":[0-9]*,"expected_gain_seconds":[0-9.e-]*,"gain_seconds":[0-9.e-]*}' ''
+    given '' generate $demo "$question" $greedy --json --draft off
+    expect '--json, without drafts' 0 '"The capital of Norway is Oslo\."' ''
     given '' generate $demo "$question" $greedy --json --numerics int8 --kv q8
     expect '--numerics and --kv' 0 '"numerics":"int8","kv":"q8"' ''
     given '' generate $demo "$question" $greedy --json
