@@ -4,8 +4,11 @@
 #include "support/demo_server.h"
 #include "support/json_answer.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <json-c/json.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define CHAT "/v1/chat/completions"
@@ -119,6 +122,97 @@ static void whoever_leaves_is_noticed(void **state)
     demo_server_wait_idle(&demo, 10000);
 }
 
+/* --- the queue, and the key --- */
+
+/* A connection that takes few bytes at a time: an answer that nobody reads stands still in its place. */
+static int narrow_connect(uint16_t port)
+{
+    int bytes = 4096, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+static void wait_paused(const struct demo_server *server)
+{
+    struct service_stats stats;
+    int64_t until = clock_now_ns(clock_real()) + INT64_C(60000000000);
+    do {
+        if (clock_now_ns(clock_real()) > until) fail_msg("no answer stands still after 60 s");
+        clock_sleep_ns(clock_real(), 1000000);
+        service_stats(server->service, &stats);
+    } while (stats.n_paused == 0);
+}
+
+/* There is one place, and it is taken by an answer that stands still. A wrong key costs nothing; the right one waits
+ * for its turn, and is told that there was none: with a status of its own, whatever it asked for, since it was not
+ * committed before. */
+static void waiting_has_an_end_and_keys_are_asked_for(void **state)
+{
+    (void)state;
+    static const char key[] = "Authorization: Bearer right\r\n", other[] = "x-api-key: right\r\n";
+    struct demo_server tight;
+    struct err err = {0};
+    demo_server_init(&tight);
+    assert_true(access_add_keys(&tight.access, "keys", "right\n", &err));
+    tight.service_settings.engine.n_sequences = 1;
+    tight.settings.backlog_bytes_max = 64 << 10;
+    tight.settings.queue_ns_max = 200000000;
+    demo_server_start(&tight);
+    int fd = narrow_connect(tight.port);
+    client_post(fd, CHAT,
+                "{" HI ",\"max_tokens\":3500,\"ignore_eos\":true,\"stream\":true,\"logprobs\":true,"
+                "\"top_logprobs\":20}",
+                key);
+    wait_paused(&tight);
+    static const char *const streams[] = {"true", "false"};
+    for (int i = 0; i < 2; i++) {
+        char json[128];
+        snprintf(json, sizeof json, "{" HI ",\"max_tokens\":2,\"stream\":%s}", streams[i]);
+        struct json_object *late = json_ask(tight.port, CHAT, json, other, 504);
+        assert_string_equal(json_text_at(late, "/error/code"), "queue_timeout");
+        assert_string_equal(json_text_at(late, "/error/type"), "server_error");
+        json_object_put(late);
+    }
+    struct json_object *late = json_ask(tight.port, "/v1/messages", "{" HI ",\"max_tokens\":2}", key, 504);
+    assert_string_equal(json_text_at(late, "/error/type"), "timeout_error");
+    json_object_put(late);
+    static const char *const wrong[] = {NULL, "Authorization: Bearer wrong\r\n", "x-api-key: righ\r\n"};
+    for (int i = 0; i < 3; i++) {
+        struct json_object *refused = json_ask(tight.port, CHAT, "{}", wrong[i], 401);
+        assert_string_equal(json_text_at(refused, "/error/code"), "invalid_api_key");
+        json_object_put(refused);
+        json_object_put(json_ask(tight.port, "/stats", NULL, wrong[i], 401));
+        json_object_put(json_ask(tight.port, "/v1/embeddings", "{}", wrong[i], 401));
+        json_object_put(json_ask(tight.port, "/health", NULL, wrong[i], 200));
+    }
+    close(fd);
+    demo_server_wait_idle(&tight, 10000);
+    demo_server_stop(&tight);
+}
+
+/* What is asked and what is answered are nobody's business but the client's. */
+static void the_log_has_no_words_of_anybody(void **state)
+{
+    (void)state;
+    struct json_object *reply = json_ask(
+        plain.port, CHAT,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"zebra4711\"}],\"max_tokens\":20,"
+        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"const\":\"okapi4712\"}}}}",
+        NULL, 200);
+    assert_string_equal(json_text_at(reply, "/choices/0/message/content"), "\"okapi4712\"");
+    json_object_put(reply);
+    json_object_put(json_ask(plain.port, CHAT, "{\"messages\":[{\"role\":\"zebra4711\"}]}", NULL, 400));
+    pthread_mutex_lock(&plain.log_lock);
+    assert_non_null(strstr(plain.log, "event=answer"));
+    assert_null(strstr(plain.log, "zebra4711"));
+    assert_null(strstr(plain.log, "okapi4712"));
+    pthread_mutex_unlock(&plain.log_lock);
+}
+
 /* --- reasoning --- */
 
 static void reasoning_has_two_names_if_it_is_asked_for(void **state)
@@ -213,6 +307,8 @@ int main(void)
         cmocka_unit_test(refusals_keep_their_status),
         cmocka_unit_test(a_failure_behind_the_200_is_the_body),
         cmocka_unit_test(whoever_leaves_is_noticed),
+        cmocka_unit_test(waiting_has_an_end_and_keys_are_asked_for),
+        cmocka_unit_test(the_log_has_no_words_of_anybody),
         cmocka_unit_test(reasoning_has_two_names_if_it_is_asked_for),
         cmocka_unit_test(white_space_is_what_was_asked_for),
     };
