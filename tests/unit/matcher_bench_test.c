@@ -264,7 +264,7 @@ static void a_mask_is_what_every_token_by_itself_says(void **state)
         go_along(&b, m, places[i].text);
         assert_true(matcher_allowed(m, mask, &err));
         for (uint32_t id = 0; id < MADE_VOCABULARY_TOKENS; id++) {
-            bool taken;
+            bool taken = false;
             assert_true(matcher_copy(scratch, m, &err) && matcher_advance(scratch, id, &taken, &err));
             if (taken != (mask[id / 64] >> (id % 64) & 1)) fail_msg("%s: id %u: %d", places[i].text, id, taken);
             n_allowed += taken;
