@@ -869,6 +869,31 @@ static void a_query_has_a_limit(void **state)
     assert_int_equal(status_of("GET", "/health", "", "", allow), 200);
 }
 
+/* Who asks whether to send a body is told to, or gets the refusal instead. */
+static void a_body_is_asked_for(void **state)
+{
+    (void)state;
+    static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":1}";
+    char head[512];
+    struct client_answer answer;
+    for (int i = 0; i < 2; i++) {
+        int fd = client_connect(demo.port);
+        snprintf(head, sizeof head,
+                 "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+                 "Expect: 100-continue\r\nConnection: close\r\n\r\n",
+                 CHAT, i ? "text/plain" : "application/json", strlen(body));
+        client_send_text(fd, head);
+        if (i == 0) {
+            assert_true(client_read_until(fd, "HTTP/1.1 100 Continue\r\n\r\n", 30000));
+            client_send_text(fd, body);
+        }
+        client_read(fd, &answer);
+        assert_int_equal(answer.status, i ? 415 : 200);
+        client_answer_free(&answer);
+        close(fd);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -885,6 +910,7 @@ int main(void)
         cmocka_unit_test(strict_fields_are_strict),
         cmocka_unit_test(routes_are_what_the_table_says),
         cmocka_unit_test(a_query_has_a_limit),
+        cmocka_unit_test(a_body_is_asked_for),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
