@@ -230,12 +230,19 @@ uint32_t serve_models_open_requests(struct serve_models *models)
     return n;
 }
 
+/* All are cancelled before the first is stopped, or those that wait for its seat would take it. */
 uint32_t serve_models_stop(struct serve_models *models)
 {
-    uint32_t n = 0;
-    for (size_t i = 0; models->models && i < models->n; i++)
-        if (models->models[i].service) n += service_stop(models->models[i].service, 0);
-    return n;
+    uint32_t n_cancelled = 0;
+    size_t n = models->models ? models->n : 0;
+    for (size_t i = 0; i < n; i++)
+        if (models->models[i].service) {
+            service_close(models->models[i].service);
+            n_cancelled += service_cancel_all(models->models[i].service);
+        }
+    for (size_t i = 0; i < n; i++)
+        if (models->models[i].service) service_stop(models->models[i].service, 0);
+    return n_cancelled;
 }
 
 /* Keepers go in the opposite order of their coming: each holds the streams of those before it. */

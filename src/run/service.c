@@ -94,6 +94,17 @@ static void wait_idle(struct service *s, int64_t ns)
     while (s->n_open > 0 && pthread_cond_timedwait(&s->idle, &s->lock, &until) == 0) continue;
 }
 
+uint32_t service_cancel_all(struct service *service)
+{
+    struct service *s = service;
+    pthread_mutex_lock(&s->lock);
+    uint32_t n = s->n_open;
+    for (uint32_t i = 0; i < n; i++) job_cancel(&s->open[i]->job);
+    pthread_mutex_unlock(&s->lock);
+    service_nudge(s);
+    return n;
+}
+
 uint32_t service_stop(struct service *service, int64_t ns)
 {
     struct service *s = service;

@@ -121,6 +121,9 @@ bool service_new(struct service **service, struct alloc *alloc, const struct ser
 /* No request is taken from now on. */
 void service_close(struct service *service);
 
+/* Cancels all requests, and returns how many there were. */
+uint32_t service_cancel_all(struct service *service);
+
 /* Waits until all requests are done, or for `ns`; then cancels what is left, and ends the thread with the engine. The
  * service stays for its tickets. Returns how many requests were cancelled. */
 uint32_t service_stop(struct service *service, int64_t ns);

@@ -26,6 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { FINISH_S = 5 }; /* for what is answered to reach its client, at the end */
+
 enum {
     DROPPED_BYTES_MAX = 1 << 20, /* of a refused body; more is cut off */
     POOL_BYTES = 256 << 10,      /* of one connection: more than the largest head, so that our limit is what counts */
@@ -602,7 +604,11 @@ bool httpd_start(struct httpd_server **server, struct alloc *alloc, const struct
     s->settings = *settings;
     s->listen_fd = s->epoll_fd = s->event_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->fewer, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->fewer, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (!open_socket(s, err)) goto fail;
     if (!httpd_watch_start(s, err)) goto fail;
     if (!start_daemon(s, err)) goto fail;
@@ -619,6 +625,17 @@ void httpd_quiesce(struct httpd_server *server)
     server->listen_fd = MHD_quiesce_daemon(server->daemon);
     /* Or the system would go on taking connections that nobody answers. It is closed when no thread can look at it. */
     if (server->listen_fd >= 0) shutdown(server->listen_fd, SHUT_RDWR);
+}
+
+/* What is answered may be on its way to a client still. Whoever reads has it in time; the others are not waited for. */
+static void let_finish(struct httpd_server *server)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += FINISH_S;
+    pthread_mutex_lock(&server->lock);
+    while (server->exchanges && pthread_cond_timedwait(&server->fewer, &server->lock, &until) == 0) continue;
+    pthread_mutex_unlock(&server->lock);
 }
 
 /* Sends everybody away, until nobody is left. */
@@ -654,6 +671,7 @@ void httpd_stop(struct httpd_server *server)
     if (!s) return;
     if (s->daemon) {
         httpd_quiesce(s);
+        let_finish(s);
         cut_all(s);
         MHD_stop_daemon(s->daemon);
     }

@@ -50,7 +50,8 @@ bool httpd_start(struct httpd_server **server, struct alloc *alloc, const struct
 /* Accepts no more clients. Those that are there go on. */
 void httpd_quiesce(struct httpd_server *server);
 
-/* Cuts what still goes on and ends both threads. NULL is fine. */
+/* Waits a few seconds for what is answered to reach its clients, cuts what still goes on, and ends both threads. NULL
+ * is fine. */
 void httpd_stop(struct httpd_server *server);
 
 uint16_t httpd_port(const struct httpd_server *server);

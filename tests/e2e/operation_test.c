@@ -6,7 +6,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 
 #define MODEL "models/demo"
 #define CHAT "/v1/chat/completions"
+#define BEGUN "\"delta\":{\"content\":\"" /* and not only the chunk that comes while it waits */
 #define HI "\"messages\":[{\"role\":\"user\",\"content\":\"What is the capital of France?\"}]"
 
 static void must_end_well(struct served *s)
@@ -75,24 +75,6 @@ static int connect_narrow(uint16_t port)
     return fd;
 }
 
-/* All that comes until the server closes; malloc'ed. */
-static char *read_to_end(int fd)
-{
-    enum { DEADLINE_MS = 60000, STEP = 1 << 16 };
-    size_t n = 0, room = STEP;
-    char *text = malloc(room + 1);
-    struct pollfd event = {.fd = fd, .events = POLLIN};
-    for (;;) {
-        if (poll(&event, 1, DEADLINE_MS) == 0) fail_msg("nothing more comes for %d s", DEADLINE_MS / 1000);
-        ssize_t got = recv(fd, text + n, room - n, 0);
-        if (got <= 0) break;
-        n += (size_t)got;
-        if (room - n < STEP) text = realloc(text, (room *= 2) + 1);
-    }
-    text[n] = 0;
-    return text;
-}
-
 static bool can_connect(uint16_t port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -124,7 +106,7 @@ static bool stop_beside_an_answer(void)
         fd, CHAT,
         "{" HI ",\"stream\":true,\"ignore_eos\":true,\"max_tokens\":1200,\"logprobs\":true,\"top_logprobs\":20}", NULL);
     served_wait_log(&s, "event=ready");
-    assert_true(client_read_until(fd, "\"content\":\"", 30000)); /* of which nothing more is read for now */
+    assert_true(client_read_until(fd, BEGUN, 30000)); /* of which nothing more is read for now */
     served_signal(&s, SIGTERM);
     served_wait_log(&s, "event=stopping open_requests=");
     char *log = served_log(&s);
@@ -143,7 +125,7 @@ static bool stop_beside_an_answer(void)
     client_answer_free(&late);
     close(idle);
 
-    char *rest = read_to_end(fd);
+    char *rest = client_read_to_end(fd);
     assert_non_null(strstr(rest, "\"finish_reason\":\"length\""));
     assert_non_null(strstr(rest, "data: [DONE]"));
     free(rest);
@@ -172,11 +154,11 @@ static void a_second_signal_ends_the_wait(void **state)
     served_wait_listening(&s);
     int fd = client_connect(s.port);
     client_post(fd, CHAT, "{" HI ",\"stream\":true,\"ignore_eos\":true,\"max_tokens\":32000}", NULL);
-    assert_true(client_read_until(fd, "\"content\":\"", 30000));
+    assert_true(client_read_until(fd, BEGUN, 30000));
     served_signal(&s, SIGTERM);
     served_wait_log(&s, "event=stopping open_requests=1");
     served_signal(&s, SIGTERM);
-    char *rest = read_to_end(fd);
+    char *rest = client_read_to_end(fd);
     assert_non_null(strstr(rest, "\"shutting_down\""));
     assert_null(strstr(rest, "[DONE]"));
     free(rest);
@@ -381,7 +363,7 @@ static void the_log_tells_nothing_of_what_was_said(void **state)
     int fd = client_connect(guarded.port); /* one that is left in the middle */
     client_post(fd, CHAT, "{\"messages\":[{" SAID("user") "}],\"stream\":true,\"ignore_eos\":true,\"max_tokens\":3000}",
                 NULL);
-    assert_true(client_read_until(fd, "\"content\":\"", 30000));
+    assert_true(client_read_until(fd, BEGUN, 30000));
     close(fd);
     served_signal(&guarded, SIGTERM);
     must_end_well(&guarded);

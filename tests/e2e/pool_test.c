@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define CHAT "/v1/chat/completions"
+#define BEGUN "\"delta\":{\"content\":\"" /* and not only the chunk that comes while it waits */
 #define ASK "\"messages\":[{\"role\":\"user\",\"content\":\"What is the capital of France?\"}]"
 #define BUDGET "1G"
 
@@ -239,7 +240,7 @@ static void an_answer_that_runs_ends_before_another_model_comes(void **state)
     int waiting[WAITING];
     START(&s, alpha, beta, "--context-length", "8192");
     int running = stream(&s, "alpha", 1500);
-    assert_true(client_read_until(running, "\"content\":\"", 30000));
+    assert_true(client_read_until(running, BEGUN, 30000));
     for (int i = 0; i < WAITING; i++) waiting[i] = stream(&s, "beta", 20); /* they wait for alpha's answer */
     int late = stream(&s, "alpha", 20);                                    /* and this one for theirs, or runs beside */
     assert_true(client_read_until(running, "\"finish_reason\":\"length\"", 60000));
@@ -258,7 +259,7 @@ static void a_turn_that_nobody_wants_any_more_is_not_taken(void **state)
     struct served s;
     START(&s, alpha, beta, "--context-length", "32768");
     int running = stream(&s, "alpha", 32000);
-    assert_true(client_read_until(running, "\"content\":\"", 30000));
+    assert_true(client_read_until(running, BEGUN, 30000));
     int leaves = stream(&s, "beta", 20);
     assert_true(client_read_until(leaves, "text/event-stream", 30000)); /* the queue has it */
     close(leaves);
@@ -344,6 +345,7 @@ static int64_t engine_of(struct served *s)
     struct json_object *stats = get_json(s, "/stats");
     int64_t pid = json_object_get_int64(at(at(stats, "engine"), "pid"));
     json_object_put(stats);
+    assert_true(pid > 0);
     return pid;
 }
 
@@ -354,7 +356,7 @@ static void an_engine_that_crashes_takes_its_own_answers_with_it(void **state)
     char *content = alone();
     START(&s, alpha, beta, "--context-length", "32768");
     int running = stream(&s, "alpha", 32000);
-    assert_true(client_read_until(running, "\"content\":\"", 30000));
+    assert_true(client_read_until(running, BEGUN, 30000));
     int waiting = stream(&s, "beta", 20);
     assert_true(client_read_until(waiting, "text/event-stream", 30000));
     assert_int_equal(kill((pid_t)engine_of(&s), SIGKILL), 0);
@@ -373,7 +375,7 @@ static void an_end_lets_all_that_were_taken_be_answered(void **state)
     struct served s;
     START(&s, alpha, beta, "--context-length", "8192", "--drain-time", "300");
     int running = stream(&s, "alpha", 600), waiting = stream(&s, "beta", 20);
-    assert_true(client_read_until(running, "\"content\":\"", 30000));
+    assert_true(client_read_until(running, BEGUN, 30000));
     assert_true(client_read_until(waiting, "text/event-stream", 30000));
     served_signal(&s, SIGTERM);
     assert_true(client_read_until(running, "\"finish_reason\":\"length\"", 60000));
@@ -381,6 +383,34 @@ static void an_end_lets_all_that_were_taken_be_answered(void **state)
     close(running);
     close(waiting);
     assert_int_equal(served_wait_end(&s), 0);
+    served_fini(&s);
+}
+
+static void expect_told(int fd)
+{
+    char *rest = client_read_to_end(fd);
+    if (!strstr(rest, "\"shutting_down\"")) fail_msg("the end is not told:\n%s", rest);
+    free(rest);
+    close(fd);
+}
+
+/* A seat that comes free at the very end is nobody's. */
+static void an_end_without_patience_opens_nothing_more(void **state)
+{
+    (void)state;
+    struct served s;
+    START(&s, alpha, beta, "--context-length", "32768", "--drain-time", "0");
+    int running = stream(&s, "alpha", 32000), waiting = stream(&s, "beta", 20);
+    assert_true(client_read_until(running, BEGUN, 30000));
+    assert_true(client_read_until(waiting, "text/event-stream", 30000));
+    served_signal(&s, SIGTERM);
+    expect_told(running);
+    expect_told(waiting);
+    assert_int_equal(served_wait_end(&s), 0);
+    char *log = served_log(&s);
+    assert_non_null(strstr(log, "event=ready model=\"alpha\""));
+    assert_null(strstr(log, "event=ready model=\"beta\""));
+    free(log);
     served_fini(&s);
 }
 
@@ -455,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_model_that_does_not_open_is_an_error_of_its_own),
         cmocka_unit_test(an_engine_that_crashes_takes_its_own_answers_with_it),
         cmocka_unit_test(an_end_lets_all_that_were_taken_be_answered),
+        cmocka_unit_test(an_end_without_patience_opens_nothing_more),
         cmocka_unit_test(swaps_stay_inside_the_budget),
         cmocka_unit_test(names_and_budgets_that_cannot_be_are_refused),
     };

@@ -180,6 +180,23 @@ bool client_read_until(int fd, const char *text, int ms)
     return found;
 }
 
+char *client_read_to_end(int fd)
+{
+    enum { STEP = 1 << 16 };
+    size_t n = 0, room = STEP;
+    char *text = malloc(room + 1);
+    struct pollfd event = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        if (poll(&event, 1, DEADLINE_MS) == 0) fail_msg("nothing more comes for %d s", DEADLINE_MS / 1000);
+        ssize_t got = recv(fd, text + n, room - n, 0);
+        if (got <= 0) break;
+        n += (size_t)got;
+        if (room - n < STEP) text = realloc(text, (room *= 2) + 1);
+    }
+    text[n] = 0;
+    return text;
+}
+
 void client_answer_free(struct client_answer *answer)
 {
     free(answer->head);

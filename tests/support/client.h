@@ -28,6 +28,9 @@ void client_read(int fd, struct client_answer *answer);
 /* Reads until `text` was seen in what came so far, at most `ms`. */
 bool client_read_until(int fd, const char *text, int ms);
 
+/* All that comes until the server closes; malloc'ed. */
+char *client_read_to_end(int fd);
+
 void client_answer_free(struct client_answer *answer);
 
 /* The value of a header in a static buffer, or NULL. */
