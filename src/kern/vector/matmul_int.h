@@ -16,7 +16,18 @@ enum {
     TILE_OUT = 2 * QUAD,
     TILE_ROWS = 24,
     PANEL_COLUMNS = 512,
+    NEAR_BYTES = 4096,
 };
+
+/* Asks for weights that come after group g of n outputs. Where these are so short that the next ones are too near for
+ * the memory, for a share of those that come after them, which lie one behind the other. */
+INLINE void prefetch_group(enum layout layout, const struct operands *m, const unsigned char *const w[DOTS], size_t n,
+                           size_t g, size_t begin, size_t end)
+{
+    size_t bytes = n * m->row_bytes, share = (bytes + m->row_scales - 1) / m->row_scales;
+    if (bytes > NEAR_BYTES) prefetch_columns(layout, w, n, begin, end, prefetch_distance(m->row_bytes, n));
+    for (size_t i = 0; bytes <= NEAR_BYTES && i < share; i += 64) __builtin_prefetch(w[0] + 2 * bytes + g * share + i);
+}
 
 /* Sums of n_x rows by DOTS / n_x outputs, in the order of lanes_dots. */
 INLINE void few_grouped(enum layout layout, struct lanes totals[DOTS], const unsigned char *const w[DOTS],
@@ -27,7 +38,7 @@ INLINE void few_grouped(enum layout layout, struct lanes totals[DOTS], const uns
         size_t end = begin + m->group < m->n_in ? begin + m->group : m->n_in;
         UNROLL
         for (size_t k = 0; k < DOTS; k++) sums[k] = lanes_zero();
-        prefetch_columns(layout, w, DOTS / n_x, begin, end, prefetch_distance(m->row_bytes, DOTS / n_x));
+        prefetch_group(layout, m, w, DOTS / n_x, g, begin, end);
         lanes_dots(layout, sums, w, x, n_x, begin, end);
         UNROLL
         for (size_t k = 0; k < DOTS; k++) totals[k] = lanes_fma1(sums[k], wide_set1(scales[k / n_x][g]), totals[k]);
