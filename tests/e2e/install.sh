@@ -17,6 +17,26 @@ done
 "$work/opt/weir/bin/weir" help --man | cmp - "$work/opt/weir/share/man/man1/weir.1" ||
     { echo "FAIL: the manual page is another program's"; failed=$((failed + 1)); }
 
+# From any folder, through a link, with blanks and letters beyond ASCII in every path.
+odd="$work/ä b/ключ"
+mkdir -p "$odd/bin" "$odd/home"
+cp "$work/opt/weir/bin/weir" "$odd/bin/"
+cp -r models/demo "$odd/ein Modell"
+ln -s "$odd/bin/weir" "$work/linked"
+# anywhere ARGUMENT...
+anywhere() {
+    (cd / && env -i ASAN_OPTIONS="${ASAN_OPTIONS:-}" HOME="$odd/home" "$work/linked" "$@") >"$work/log" 2>&1 && return
+    failed=$((failed + 1))
+    echo "FAIL: weir $* through a link from another folder"
+    cat "$work/log"
+}
+anywhere version
+anywhere scan "$odd"
+anywhere models
+for command in inspect fit doctor verify; do anywhere "$command" 'ein Modell'; done
+anywhere generate 'ein Modell' 'What is 12 times 7?'
+grep -q '84' "$work/log" || { echo 'FAIL: no answer'; cat "$work/log"; failed=$((failed + 1)); }
+
 # What stands in the way is named, with what to do. A cmake of ours fails at the step that is wanted.
 mkdir "$work/bin"
 # expect CODE PATTERN FAILS_AT COMMAND...
