@@ -1,6 +1,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/manual.h"
+#include <string.h>
 
 int command_help(struct command_context *context)
 {
@@ -10,7 +11,12 @@ int command_help(struct command_context *context)
             manual_print(context->out);
             return EXIT_CODE_DONE;
         }
-        err_set(&err, ERR_USER, "--man is one page for all commands: leave '%s' out", context->operands[0]);
+        if (strcmp(context->operands[0], "config") == 0) {
+            manual_print_config(context->out);
+            return EXIT_CODE_DONE;
+        }
+        err_set(&err, ERR_USER, "--man is one page for all commands, and one for config: leave '%s' out",
+                context->operands[0]);
         return command_fail(context, &err);
     }
     if (context->n_operands == 0) {

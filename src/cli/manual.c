@@ -71,18 +71,21 @@ static void print_commands_of(FILE *out, const struct option *option)
     fputs(".\n", out);
 }
 
+static void print_option(FILE *out, const struct option *option, const char *before, const char *behind)
+{
+    char tag[OPTION_ENVIRONMENT_NAME_MAX], value[HELP_VALUE_MAX], text[HELP_TEXT_MAX];
+    snprintf(tag, sizeof tag, "%s%s%s", before, option->name, behind);
+    help_value_of(option, value);
+    print_tag(out, tag, *value || !*behind ? value : "on|off"); /* a switch is given a value here */
+    print_text(out, help_text_of(option, text));
+    fputs(".\n", out);
+    print_commands_of(out, option);
+}
+
 static void print_options(FILE *out)
 {
     print_heading(out, "OPTIONS");
-    for (size_t i = 0; i < options_count(); i++) {
-        const struct option *option = options_at(i);
-        char tag[OPTION_ENVIRONMENT_NAME_MAX], value[HELP_VALUE_MAX], text[HELP_TEXT_MAX];
-        snprintf(tag, sizeof tag, "--%s", option->name);
-        print_tag(out, tag, help_value_of(option, value));
-        print_text(out, help_text_of(option, text));
-        fputs(".\n", out);
-        print_commands_of(out, option);
-    }
+    for (size_t i = 0; i < options_count(); i++) print_option(out, options_at(i), "--", "");
     print_tag(out, "--help", "");
     fputs("Print the options of the command.\n", out);
 }
@@ -115,7 +118,7 @@ static void print_rest(FILE *out)
         {"TMPDIR", "", "Where selftest makes its model, instead of /tmp."},
     };
     static const struct entry files[] = {
-        {"~/.config/weir/config.ini", "", "Options as lines of the form name = value."},
+        {"~/.config/weir/config.ini", "", "Options as lines of the form name = value, see weir-config(5)."},
         {"~/.local/share/weir", "", "What scans found."},
         {"~/.local/state/weir/chat_history", "", "What was typed into chat."},
         {"~/.cache/huggingface/hub", "", "Fetched models."},
@@ -169,4 +172,37 @@ void manual_print(FILE *out)
     print_commands(out);
     print_options(out);
     print_rest(out);
+}
+
+void manual_print_config(FILE *out)
+{
+    fputs(
+        ".\\\" Made by `weir help config --man` from the table of options.\n"
+        ".TH WEIR\\-CONFIG 5 \"\" \"weir " WEIR_VERSION "\" \"File Formats\"\n"
+        ".SH NAME\n"
+        "weir\\-config \\- the configuration file of weir\n"
+        ".SH SYNOPSIS\n"
+        ".I $XDG_CONFIG_HOME/weir/config.ini\n"
+        ".SH DESCRIPTION\n"
+        "Lines of the form name = value, each of which is an option without its two dashes. Empty lines and lines\n"
+        "that begin with # or ; say nothing. Without XDG_CONFIG_HOME the file is ~/.config/weir/config.ini; the "
+        "option\n"
+        ".B \\-\\-config\n"
+        "names another one.\n"
+        "The command line and the environment win over the file, and the file over a profile of weir tune.\n"
+        "A name that is no option, a name that comes twice and a value that is none are errors, which tell the line.\n"
+        "An option that has no effect on a command is passed over there.\n",
+        out);
+    print_heading(out, "KEYS");
+    for (size_t i = 0; i < options_count(); i++)
+        if (strcmp(options_at(i)->name, "config") != 0) print_option(out, options_at(i), "", " =");
+    fputs(".SH EXAMPLE\n"
+          ".nf\n"
+          "ram\\-budget = 24G\n"
+          "context\\-length = 8192\n"
+          "direct\\-io = on\n"
+          ".fi\n"
+          ".SH SEE ALSO\n"
+          ".BR weir (1)\n",
+          out);
 }

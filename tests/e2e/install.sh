@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 DESTDIR=$work cmake --install "$build" --prefix /opt/weir >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-for file in bin/weir share/man/man1/weir.1 share/bash-completion/completions/weir share/zsh/vendor-completions/_weir \
+for file in bin/weir share/man/man1/weir.1 share/man/man5/weir-config.5 share/bash-completion/completions/weir share/zsh/vendor-completions/_weir \
     share/fish/vendor_completions.d/weir.fish lib/systemd/system/weir.service lib/sysusers.d/weir.conf \
     share/doc/weir/README.md share/doc/weir/LICENSE share/doc/weir/docs/ARCHITECTURE.md include/weir/weir.h \
     share/doc/weir/examples/ask.c share/doc/weir/examples/talk.c; do

@@ -48,6 +48,9 @@ done
 sort -u "$work/all" >"$work/options"
 sed -n 's/^\.B \(\\-\\-[^ ]*\).*/\1/p' "$work/man" | sed 's/\\-/-/g' | sort >"$work/got"
 same "the manual page" "$work/got"
+"$weir" help config --man | sed -n 's/^\.B \([^ ]*\) =.*/--\1/p' | sed 's/\\-/-/g' | sort >"$work/got"
+printf '%s\n' --config --help | sort - "$work/got" -o "$work/got"
+same "the manual page of the configuration" "$work/got"
 [ "$(grep -c . "$work/options")" -ge 40 ] || fail "too few options to prove anything"
 
 # A wrong value, so that it is clear that the name is known. Texts take any value but an empty one.
