@@ -166,7 +166,7 @@ static void choosing_is_nearly_the_best(void **state)
     assert_true(n_drafting < n_machines * 9 / 10);
     assert_true(worst_best > 0.9 && worst_plain > 0.9);
     assert_true(n_behind_best * 50 <= n_machines);  /* more than 3 % behind the best */
-    assert_true(n_behind_plain * 20 <= n_machines); /* more than 1 % behind none */
+    assert_true(n_behind_plain * 50 <= n_machines); /* more than 1 % behind none */
 }
 
 int main(int argc, char **argv)
