@@ -616,9 +616,8 @@ static const struct error_case cases[] = {
 
 /* --- places that no person reaches --- */
 
-#define MEMORY "only when memory runs out: the sweeps of failing allocations pass here"
-#define STORAGE \
-    "only when the system fails at something that it did a moment ago: the sweeps of failing writes pass here"
+#define MEMORY "only when memory runs out"
+#define STORAGE "only when the system fails at something that it did a moment ago"
 #define RACE "only when a folder goes between two looks at it"
 #define LIBCURL "libcurl fails by itself, which no test can make it do"
 #define PASSED_ON "puts words in front of, or passes on, what was made elsewhere"
