@@ -13,6 +13,8 @@
 
 #define WRITE_BYTES_MAX (1u << 30) /* one call of Linux stops near 2^31 */
 
+enum { LINK_TRIES = 1000 }; /* each lost to another process that made the same link */
+
 static int real_open(void *context, const char *path, int flags, mode_t mode)
 {
     (void)context;
@@ -273,22 +275,35 @@ bool file_remove(struct alloc *alloc, struct write_system ws, const char *path, 
     return failed(err, path, "cannot remove", errno);
 }
 
+/* Another process that makes the same link uses the same temporary name. So ours may be in its place already, or its
+ * own in the way of ours: then *again. */
+static bool link_once(struct write_system ws, const char *target, const char *path, const char *path_tmp, bool *again,
+                      struct err *err)
+{
+    *again = false;
+    if (ws.ops->unlink(ws.context, path_tmp) != 0 && errno != ENOENT)
+        return failed(err, path_tmp, "cannot remove what an earlier run left", errno);
+    if (ws.ops->symlink(ws.context, target, path_tmp) != 0) {
+        *again = errno == EEXIST;
+        return failed(err, path_tmp, "cannot make a symbolic link", errno);
+    }
+    if (ws.ops->rename(ws.context, path_tmp, path) == 0) return true;
+    *again = errno == ENOENT;
+    failed(err, path, "cannot give a link this name", errno);
+    ws.ops->unlink(ws.context, path_tmp);
+    return false;
+}
+
 bool file_link(struct alloc *alloc, struct write_system ws, const char *target, const char *path, struct err *err)
 {
-    bool ok = false;
     char *path_tmp = with_suffix(alloc, path, ".tmp", err);
     if (!path_tmp) return false;
-    if (ws.ops->unlink(ws.context, path_tmp) != 0 && errno != ENOENT)
-        failed(err, path_tmp, "cannot remove what an earlier run left", errno);
-    else if (ws.ops->symlink(ws.context, target, path_tmp) != 0)
-        failed(err, path_tmp, "cannot make a symbolic link", errno);
-    else if (ws.ops->rename(ws.context, path_tmp, path) != 0) {
-        failed(err, path, "cannot give a link this name", errno);
-        ws.ops->unlink(ws.context, path_tmp);
-    } else
-        ok = sync_folder_of(alloc, ws, path, err);
+    struct err why = {0};
+    bool ok = false, again = true;
+    for (int tries = 0; !ok && again && tries < LINK_TRIES; tries++)
+        ok = link_once(ws, target, path, path_tmp, &again, &why);
     alloc_put(alloc, path_tmp);
-    return ok;
+    return ok ? sync_folder_of(alloc, ws, path, err) : err_set(err, why.kind, "%s", why.text);
 }
 
 /* Makes one folder; a missing parent is no failure yet. */

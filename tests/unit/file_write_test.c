@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct temp_folder folder;
@@ -236,6 +237,36 @@ static void folders_and_links(void **state)
     assert_int_equal(alloc.live, 0);
 }
 
+/* Two downloads of one model come to the same link at the same time. */
+static void processes_that_make_the_same_link(void **state)
+{
+    (void)state;
+    enum { PROCESSES = 4, TIMES = 500 };
+    pid_t children[PROCESSES];
+    const char *path = temp_path(&folder, "same");
+    char target[64];
+    fflush(NULL);
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] > 0) continue;
+        struct alloc alloc = {0};
+        struct err err = {0};
+        bool ok = true;
+        for (int times = 0; ok && times < TIMES; times++)
+            ok = file_link(&alloc, write_system_real(), "../one", path, &err);
+        if (!ok) fprintf(stderr, "%s\n", err.text);
+        _exit(!ok);
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(readlink(path, target, sizeof target), 6);
+    assert_memory_equal(target, "../one", 6);
+}
+
 static void digests(void **state)
 {
     (void)state;
@@ -265,6 +296,7 @@ int main(void)
         cmocka_unit_test(one_writer_per_folder),
         cmocka_unit_test(a_file_in_more_than_one_run),
         cmocka_unit_test(folders_and_links),
+        cmocka_unit_test(processes_that_make_the_same_link),
         cmocka_unit_test(digests),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
