@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 #define WRITE_BYTES_MAX (1u << 30) /* one call of Linux stops near 2^31 */
 
-enum { LINK_TRIES = 1000 }; /* each lost to another process that made the same link */
+enum { LINK_TRIES = 1000 }; /* each lost to another process that makes a link of this name */
 
 static int real_open(void *context, const char *path, int flags, mode_t mode)
 {
@@ -275,19 +276,30 @@ bool file_remove(struct alloc *alloc, struct write_system ws, const char *path, 
     return failed(err, path, "cannot remove", errno);
 }
 
-/* Another process that makes the same link uses the same temporary name. So ours may be in its place already, or its
- * own in the way of ours: then *again. */
+static bool leads_to(const char *path, const char *target)
+{
+    char now[PATH_MAX];
+    ssize_t n = readlink(path, now, sizeof now);
+    return n >= 0 && (size_t)n == strlen(target) && memcmp(now, target, (size_t)n) == 0;
+}
+
+/* Another process that makes the same link uses the same temporary name, and either may move what the other made: what
+ * counts is where the name leads in the end. *again: what was in the way led elsewhere. */
 static bool link_once(struct write_system ws, const char *target, const char *path, const char *path_tmp, bool *again,
                       struct err *err)
 {
     *again = false;
-    if (ws.ops->unlink(ws.context, path_tmp) != 0 && errno != ENOENT)
-        return failed(err, path_tmp, "cannot remove what an earlier run left", errno);
     if (ws.ops->symlink(ws.context, target, path_tmp) != 0) {
-        *again = errno == EEXIST;
-        return failed(err, path_tmp, "cannot make a symbolic link", errno);
+        if (errno != EEXIST) return failed(err, path_tmp, "cannot make a symbolic link", errno);
+        *again = !leads_to(path_tmp, target);
+        if (*again && ws.ops->unlink(ws.context, path_tmp) != 0 && errno != ENOENT) {
+            *again = false;
+            return failed(err, path_tmp, "cannot remove what an earlier run left", errno);
+        }
+        if (*again) return false;
     }
     if (ws.ops->rename(ws.context, path_tmp, path) == 0) return true;
+    if (errno == ENOENT && leads_to(path, target)) return true;
     *again = errno == ENOENT;
     failed(err, path, "cannot give a link this name", errno);
     ws.ops->unlink(ws.context, path_tmp);
@@ -298,8 +310,9 @@ bool file_link(struct alloc *alloc, struct write_system ws, const char *target, 
 {
     char *path_tmp = with_suffix(alloc, path, ".tmp", err);
     if (!path_tmp) return false;
-    struct err why = {0};
+    struct err why;
     bool ok = false, again = true;
+    err_set(&why, ERR_IO, "%s: another process makes links of this name all the time", path);
     for (int tries = 0; !ok && again && tries < LINK_TRIES; tries++)
         ok = link_once(ws, target, path, path_tmp, &again, &why);
     alloc_put(alloc, path_tmp);
