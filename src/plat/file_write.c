@@ -2,9 +2,9 @@
 
 #include "base/assert.h"
 #include <errno.h>
-#include <limits.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -299,9 +299,10 @@ static bool link_once(struct write_system ws, const char *target, const char *pa
         if (*again) return false;
     }
     if (ws.ops->rename(ws.context, path_tmp, path) == 0) return true;
-    if (errno == ENOENT && leads_to(path, target)) return true;
-    *again = errno == ENOENT;
-    failed(err, path, "cannot give a link this name", errno);
+    int why = errno; /* not what looking for the link leaves */
+    if (why == ENOENT && leads_to(path, target)) return true;
+    *again = why == ENOENT;
+    failed(err, path, "cannot give a link this name", why);
     ws.ops->unlink(ws.context, path_tmp);
     return false;
 }
