@@ -2,9 +2,7 @@
 
 #include "base/assert.h"
 #include "plat/clock.h"
-#include <math.h>
-
-#define SHIFT 2.7 /* of the law */
+#include "run/bench_text.h"
 
 enum { SEQUENCES_MAX = 64 };
 
@@ -34,11 +32,7 @@ static struct snapshot snap(const struct bench *b)
 static uint32_t random_token(struct bench *b)
 {
     b->random = b->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    uint32_t vocab = engine_config(b->engine)->vocab;
-    uint32_t n = vocab > 64 ? vocab - 64 : vocab; /* special tokens come last */
-    double draw = (double)(b->random >> 33) / 2147483648.0;
-    double rank = SHIFT * pow((n + SHIFT) / SHIFT, draw) - SHIFT; /* P(rank) ~ 1 / (rank + SHIFT) */
-    return rank < n ? (uint32_t)rank : n - 1;
+    return bench_text_id((double)(b->random >> 33) / 2147483648.0, engine_config(b->engine)->vocab);
 }
 
 /* One pass with a row of each of the first n sequences. */

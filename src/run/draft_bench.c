@@ -1,11 +1,10 @@
 #include "run/draft_bench.h"
 
 #include "base/assert.h"
+#include "base/philox.h"
+#include "run/bench_text.h"
 #include "run/scheduler.h"
-#include <math.h>
 #include <stdlib.h>
-
-#define SHIFT 2.7 /* of the law */
 
 enum {
     FILL_TOKENS = 48, /* of a prompt that only brings experts into memory */
@@ -20,37 +19,25 @@ struct bench {
     uint32_t *text;    /* [context] ids of this round */
     uint64_t *allowed; /* [vocab / 64 + 1] one bit: the next id */
     uint32_t n_vocab, n_prompt, n_got;
-    uint64_t coin;
+    uint64_t coin; /* the key of its draws */
     bool is_over;
 };
 
 /* --- the text and the coin --- */
 
-static uint64_t mix(uint64_t seed, uint64_t a, uint64_t b)
-{
-    uint64_t z = seed * UINT64_C(0x9e3779b97f4a7c15) + a * UINT64_C(0xbf58476d1ce4e5b9) + b + 1;
-    for (int i = 0; i < 2; i++) {
-        z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-        z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-        z ^= z >> 31;
-    }
-    return z;
-}
+/* What is drawn in a round, each of its own key. */
+enum draw { DRAW_TEXT, DRAW_COIN, DRAW_FILL };
 
-static double share(uint64_t random)
+static uint64_t key_of(uint64_t seed, enum draw draw, uint32_t round)
 {
-    return (double)(random >> 11) / 9007199254740992.0;
+    return seed << 34 ^ (uint64_t)draw << 32 ^ round;
 }
 
 static void make_text(struct bench *b, uint32_t round, uint32_t n)
 {
-    uint32_t most = b->n_vocab > 64 ? b->n_vocab - 64 : b->n_vocab; /* special tokens come last */
-    for (uint32_t i = 0; i < n; i++) {
-        double draw = share(mix(b->shape->seed, round, i));
-        double rank = SHIFT * pow((most + SHIFT) / SHIFT, draw) - SHIFT; /* P(rank) ~ 1 / (rank + SHIFT) */
-        b->text[i] = rank < most ? (uint32_t)rank : most - 1;
-    }
-    b->coin = mix(b->shape->seed, round, UINT64_C(1) << 40);
+    uint64_t key = key_of(b->shape->seed, DRAW_TEXT, round);
+    for (uint32_t i = 0; i < n; i++) b->text[i] = bench_text_id(philox_unit(key, i), b->n_vocab);
+    b->coin = key_of(b->shape->seed, DRAW_COIN, round);
 }
 
 /* --- the job --- */
@@ -83,7 +70,7 @@ static uint32_t right_or_wrong(void *context, uint32_t at, uint32_t draft)
 {
     const struct bench *b = context;
     uint32_t right = b->text[at];
-    if (share(mix(b->coin, at, 0)) < b->shape->chance) return right;
+    if (philox_unit(b->coin, at) < b->shape->chance) return right;
     return draft == right ? (draft + 1) % b->n_vocab : draft;
 }
 
@@ -235,7 +222,7 @@ bool draft_bench_fill(struct engine *engine, uint64_t seed, struct err *err)
         struct draft_bench_turn unused;
         uint64_t missed = slots->n_misses, evicted = slots->n_evictions;
         for (uint32_t k = 0; k < engine_settings_of(engine)->context_tokens; k++)
-            b.text[k] = (uint32_t)(mix(seed, i + 1000, k) % b.n_vocab);
+            b.text[k] = (uint32_t)(philox_unit(key_of(seed, DRAW_FILL, i), k) * b.n_vocab);
         ok = take_turn(&b, b.schedulers[0], &unused, err);
         if (slots->n_evictions > evicted || slots->n_misses == missed) break;
     }
