@@ -157,7 +157,7 @@ static bool refused(struct call *call, enum service_refusal why, const struct er
         [SERVICE_TOO_LONG] = PROBLEM_CONTEXT,      [SERVICE_NO_MEMORY] = PROBLEM_INTERNAL,
     };
     ASSERT(why != SERVICE_TAKEN);
-    problem_set(problem, kinds[why], why == SERVICE_TOO_LONG ? "messages" : NULL, "%s", err->text);
+    problem_set(problem, kinds[why], why == SERVICE_TOO_LONG ? call->protocol->input : NULL, "%s", err->text);
     if (why == SERVICE_FULL) problem->retry_after_s = service_retry_after_s(call->model->service);
     return false;
 }

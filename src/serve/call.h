@@ -36,6 +36,7 @@ struct call_prompt {
 
 struct protocol {
     const char *id_prefix, *item_prefix, *call_prefix;
+    const char *input; /* the member of a request that is read */
     /* Fills everything about the answer that is wanted. Worker. */
     bool (*decode)(struct call *call, struct worker *worker, struct problem *problem);
     /* A whole answer. */

@@ -324,6 +324,7 @@ bool chat_api_token(struct call *call, const struct sampled *sampled, bool is_pr
 
 const struct protocol chat_protocol = {
     .id_prefix = "chatcmpl-",
+    .input = "messages",
     .item_prefix = "item_",
     .call_prefix = "call_",
     .decode = decode,

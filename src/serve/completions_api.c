@@ -343,6 +343,7 @@ static bool end(struct call *call, struct err *err)
 
 const struct protocol completions_protocol = {
     .id_prefix = "cmpl-",
+    .input = "prompt",
     .item_prefix = "item_",
     .call_prefix = "call_",
     .decode = decode,

@@ -316,6 +316,7 @@ static bool fail(struct call *call, const struct problem *problem, struct err *e
 
 const struct protocol messages_protocol = {
     .id_prefix = "msg_",
+    .input = "messages",
     .item_prefix = "item_",
     .call_prefix = "toolu_",
     .decode = decode,

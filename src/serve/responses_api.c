@@ -523,6 +523,7 @@ static bool fail(struct call *call, const struct problem *problem, struct err *e
 
 const struct protocol responses_protocol = {
     .id_prefix = "resp_",
+    .input = "input",
     .item_prefix = "",
     .call_prefix = "",
     .decode = decode,

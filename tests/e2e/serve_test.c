@@ -225,14 +225,20 @@ static void limits_are_clamped(void **state)
     json_object_put(reply);
 }
 
-static char *long_question(size_t words, const char *more)
+/* A body with many words between its head and its end. */
+static char *long_body(const char *head, size_t words, const char *end, const char *more)
 {
     size_t room = words * 4 + 256;
     char *json = malloc(room);
-    size_t n = (size_t)snprintf(json, room, "{\"messages\":[{\"role\":\"user\",\"content\":\"");
+    size_t n = (size_t)snprintf(json, room, "{%s", head);
     for (size_t i = 0; i < words; i++) n += (size_t)snprintf(json + n, room - n, "%zu ", (i * 7) % 10);
-    snprintf(json + n, room - n, "\"}]%s}", more);
+    snprintf(json + n, room - n, "%s%s}", end, more);
     return json;
+}
+
+static char *long_question(size_t words, const char *more)
+{
+    return long_body("\"messages\":[{\"role\":\"user\",\"content\":\"", words, "\"}]", more);
 }
 
 static void a_prompt_that_is_too_long_is_refused_at_once(void **state)
@@ -240,6 +246,12 @@ static void a_prompt_that_is_too_long_is_refused_at_once(void **state)
     (void)state;
     char *json = long_question(6000, ",\"stream\":true");
     expect_error(CHAT, json, 400, "context_length_exceeded", "messages");
+    free(json);
+    json = long_body("\"prompt\":\"", 6000, "\"", "");
+    expect_error("/v1/completions", json, 400, "context_length_exceeded", "prompt");
+    free(json);
+    json = long_body("\"input\":\"", 6000, "\"", "");
+    expect_error("/v1/responses", json, 400, "context_length_exceeded", "input");
     free(json);
 }
 
