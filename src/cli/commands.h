@@ -29,7 +29,7 @@ enum { MODELS_MAX = 16 }; /* of one command */
     X(SCAN, scan, NULL, "[DIR...]", 0, 1000, "Find models in the hub cache, in DIR and in folders of earlier scans") \
     X(MODELS, models, "list", "", 0, 0, "List the models that were found or fetched") \
     X(CONVERT, convert, NULL, "SOURCE DEST", 2, 2, "Make an int4 container in DEST from the checkpoint in SOURCE") \
-    X(BENCH, bench, NULL, "disk|memory|engine|batch|prefill|decode MODEL | kernels [NAME]", 1, 2, \
+    X(BENCH, bench, NULL, "disk|memory|engine|batch|prefill|decode|draft MODEL | kernels [NAME]", 1, 2, \
       "Measure how fast this machine runs a model, and what it could reach") \
     X(TUNE, tune, NULL, "MODEL", 1, 1, "Find and save the settings that run a model fastest on this machine") \
     X(DOCTOR, doctor, NULL, "[MODEL]", 0, 1, "Tell whether this machine would run weir, or a model, well") \

@@ -140,7 +140,7 @@ static bool check_names(const struct serve_models *all, struct err *err)
             if (strcmp(all->models[i].name, all->models[k].name) == 0)
                 return err_set(err, ERR_USER,
                                "two models would be called '%.100s': %.200s and %.200s; clients could not tell them "
-                               "apart",
+                               "apart, so reach one by a link of another name",
                                all->models[i].name, all->models[k].dir, all->models[i].dir);
     return true;
 }
