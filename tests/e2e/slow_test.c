@@ -21,7 +21,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 
-enum { APIS = 4, IDLE_S = 5, PREFILL_S = 120, DEADLINE_MS = 30000, READ_MS = 100, WORDS = 300, WORDS_TRUE = 900 };
+enum { APIS = 4, IDLE_S = 5, PREFILL_S = 120, DEADLINE_MS = 30000, READ_MS = 100, WORDS = 300, WORDS_TRUE = 1100 };
 
 static struct demo_server demo;
 static bool is_true;
