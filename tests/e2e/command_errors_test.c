@@ -7,7 +7,7 @@
 #include "cli/command_line.h"
 #include "support/check.h"
 #include "support/error_sites.h"
-#include "support/hub_server.h"
+#include "support/plain_hub.h"
 #include "support/program.h"
 #include "support/temp_folder.h"
 
@@ -23,11 +23,9 @@
 enum { WORDS_MAX = 10, WORD_BYTES = 6000, LONG_PATH = 4200, NEARLY_LONG_PATH = 4086, VERIFY_FILES = 4097 };
 
 static struct temp_folder folder;
-static struct hub_server server;
+static struct plain_hub hub;
 static struct program weir;
 static struct error_sites sites;
-static unsigned char *config, *weights;
-static size_t n_config, n_weights;
 
 /* --- what is prepared --- */
 
@@ -51,9 +49,9 @@ static void make_model(const char *name)
     char path[300];
     make_folder(name);
     snprintf(path, sizeof path, "%s/config.json", name);
-    write_bytes(path, (const char *)config, n_config);
+    write_bytes(path, (const char *)hub.config, hub.n_config);
     snprintf(path, sizeof path, "%s/model.safetensors", name);
-    write_bytes(path, (const char *)weights, n_weights);
+    write_bytes(path, (const char *)hub.weights, hub.n_weights);
 }
 
 static void set_in_folder(const char *variable, const char *name)
@@ -72,7 +70,7 @@ static const char *long_path(void)
 /* Other words in the list of files. */
 static void relist(const char *from, const char *to)
 {
-    char *text = server.script->listing, *at = strstr(text, from);
+    char *text = hub.server.script->listing, *at = strstr(text, from);
     if (!at) fail_msg("the list has no %s", from);
     size_t n_from = strlen(from), n_to = strlen(to), n_rest = strlen(at + n_from) + 1;
     assert_true(strlen(text) + n_to < HUB_LISTING_MAX);
@@ -149,7 +147,7 @@ static void damaged_ref(void)
 
 static void wants_a_token(void)
 {
-    snprintf(server.script->token, sizeof server.script->token, "hf_secret");
+    snprintf(hub.server.script->token, sizeof hub.server.script->token, "hf_secret");
 }
 
 static void has_a_wrong_token(void)
@@ -160,39 +158,39 @@ static void has_a_wrong_token(void)
 
 static void lists_nothing(void)
 {
-    server.script->list_status = 404;
-    server.script->n_list_status = 1;
+    hub.server.script->list_status = 404;
+    hub.server.script->n_list_status = 1;
 }
 
 static void is_overrun(void)
 {
-    server.script->list_status = 429;
-    server.script->n_list_status = 1;
-    server.script->retry_after_s = 100000;
+    hub.server.script->list_status = 429;
+    hub.server.script->n_list_status = 1;
+    hub.server.script->retry_after_s = 100000;
 }
 
 static void is_down(void)
 {
     is_overrun();
-    server.script->list_status = 503;
+    hub.server.script->list_status = 503;
 }
 
 static void files_are_overrun(void)
 {
-    server.script->file_status = 429;
-    server.script->n_file_status = 9;
-    server.script->retry_after_s = 100000;
+    hub.server.script->file_status = 429;
+    hub.server.script->n_file_status = 9;
+    hub.server.script->retry_after_s = 100000;
 }
 
 static void files_are_gone(void)
 {
-    server.script->file_status = 410;
-    server.script->n_file_status = 9;
+    hub.server.script->file_status = 410;
+    hub.server.script->n_file_status = 9;
 }
 
 static void goes_in_circles(void)
 {
-    server.script->redirects_in_circles = true;
+    hub.server.script->redirects_in_circles = true;
 }
 
 /* So that ranges are asked for: part of the large file is here. */
@@ -202,25 +200,25 @@ static void leave_a_part(void)
     set_in_folder("HF_HUB_CACHE", "c");
     static const char *const names[] = {"c", "c/models--org--name", "c/models--org--name/blobs"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) make_folder(names[i]);
-    snprintf(name, sizeof name, "c/models--org--name/blobs/%s.incomplete", server.files[1].sha256);
-    write_bytes(name, (const char *)weights, 1000);
+    snprintf(name, sizeof name, "c/models--org--name/blobs/%s.incomplete", hub.server.files[1].sha256);
+    write_bytes(name, (const char *)hub.weights, 1000);
 }
 
 static void ranges_of_another_file(void)
 {
     leave_a_part();
-    server.script->lies_about_size = true;
+    hub.server.script->lies_about_size = true;
 }
 
 static void sends_something_else(void)
 {
-    server.script->n_wrong = 9;
+    hub.server.script->n_wrong = 9;
 }
 
 static void lists_a_giant(void)
 {
     char size[64];
-    snprintf(size, sizeof size, "\"size\":%zu,\"pointerSize\"", n_weights);
+    snprintf(size, sizeof size, "\"size\":%zu,\"pointerSize\"", hub.n_weights);
     relist(size, "\"size\":99000000000000,\"pointerSize\"");
 }
 
@@ -251,12 +249,12 @@ static void lists_one_twice(void)
 
 static void lists_no_files(void)
 {
-    snprintf(server.script->listing, HUB_LISTING_MAX, "{\"sha\":\"%s\",\"siblings\":[]}", hub_server_commit);
+    snprintf(hub.server.script->listing, HUB_LISTING_MAX, "{\"sha\":\"%s\",\"siblings\":[]}", hub_server_commit);
 }
 
 static void is_no_hub(void)
 {
-    snprintf(server.script->listing, HUB_LISTING_MAX, "{}");
+    snprintf(hub.server.script->listing, HUB_LISTING_MAX, "{}");
 }
 
 static void lists_no_weights(void)
@@ -323,7 +321,7 @@ static void one_model(void)
 static void cut_model(void)
 {
     make_model("m");
-    assert_int_equal(truncate(temp_path(&folder, "m/model.safetensors"), (off_t)n_weights - 1), 0);
+    assert_int_equal(truncate(temp_path(&folder, "m/model.safetensors"), (off_t)hub.n_weights - 1), 0);
 }
 
 static void stub_of_a_model(void)
@@ -692,14 +690,7 @@ static const char *const sources[] = {
 static int start(void **state)
 {
     (void)state;
-    config = take_file(PLAIN "config.json", &n_config);
-    weights = take_file(PLAIN "model.safetensors", &n_weights);
-    const struct hub_server_file files[] = {
-        {.path = "config.json", .data = config, .bytes = n_config},
-        {.path = "model.safetensors", .data = weights, .bytes = n_weights, .is_large = true},
-        {.path = "README.md", .data = config, .bytes = 10},
-    };
-    hub_server_start(&server, files, 3);
+    plain_hub_start(&hub, 3);
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) error_sites_read(&sites, sources[i]);
     return 0;
 }
@@ -707,19 +698,13 @@ static int start(void **state)
 static int stop(void **state)
 {
     (void)state;
-    hub_server_stop(&server);
-    free(config);
-    free(weights);
+    plain_hub_stop(&hub);
     return 0;
 }
 
 static void begin(void)
 {
-    temp_folder_make(&folder);
-    hub_server_reset(&server, 3);
-    weir = (struct program){0};
-    program_set(&weir, "HOME", folder.path);
-    program_set(&weir, "HF_ENDPOINT", server.endpoint);
+    plain_hub_begin(&hub, &folder, &weir);
 }
 
 static void end(void)
@@ -835,7 +820,7 @@ static void what_is_interrupted_says_so(void **state)
     small_container();
     interrupt_at("tune @/m --runs 32", "weir: a run takes", "weir: stopped before a decision\n");
     interrupt_at("selftest", "ok  a model was made", "weir: stopped before all was compared\n");
-    server.script->stalls = true; /* halfway, so that it cannot end before it is asked to */
+    hub.server.script->stalls = true; /* halfway, so that it cannot end before it is asked to */
     interrupt_at("get org/name", " to fetch, ", "weir: stopped; the same command goes on\n");
     end();
 }

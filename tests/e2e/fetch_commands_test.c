@@ -1,7 +1,7 @@
 /* weir get, scan and models as a person meets them: messages, exit codes, what ends up where. */
 #include "cli/command_line.h"
 #include "support/check.h"
-#include "support/hub_server.h"
+#include "support/plain_hub.h"
 #include "support/program.h"
 #include "support/temp_folder.h"
 
@@ -16,42 +16,27 @@
 #define FIXTURES "tests/fixtures/glm52-tiny/"
 
 static struct temp_folder folder;
-static struct hub_server server;
+static struct plain_hub hub;
 static struct program weir;
-static unsigned char *config, *weights;
 
 static int start(void **state)
 {
     (void)state;
-    size_t n_config, n_weights;
-    config = take_file(FIXTURES "plain/config.json", &n_config);
-    weights = take_file(FIXTURES "plain/model.safetensors", &n_weights);
-    const struct hub_server_file files[] = {
-        {.path = "config.json", .data = config, .bytes = n_config},
-        {.path = "model.safetensors", .data = weights, .bytes = n_weights, .is_large = true},
-        {.path = "README.md", .data = config, .bytes = 10},
-    };
-    hub_server_start(&server, files, 3);
+    plain_hub_start(&hub, 3);
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    hub_server_stop(&server);
-    free(config);
-    free(weights);
+    plain_hub_stop(&hub);
     return 0;
 }
 
 static int begin(void **state)
 {
     (void)state;
-    temp_folder_make(&folder);
-    hub_server_reset(&server, 3);
-    weir = (struct program){0};
-    program_set(&weir, "HOME", folder.path);
-    program_set(&weir, "HF_ENDPOINT", server.endpoint);
+    plain_hub_begin(&hub, &folder, &weir);
     return 0;
 }
 
@@ -141,8 +126,8 @@ static void wrong_words(void **state)
 static void the_hub_refuses(void **state)
 {
     (void)state;
-    server.script->list_status = 404;
-    server.script->n_list_status = 1;
+    hub.server.script->list_status = 404;
+    hub.server.script->n_list_status = 1;
     PROGRAM_RUN(&weir, "get", "org/name", "--revision", "v9");
     program_expect(&weir, 6, "", "org/name, revision v9: the hub at http://127.0.0.1:");
     program_expect(&weir, 6, "", "answers 404; is its name right, and the revision?");
@@ -151,7 +136,7 @@ static void the_hub_refuses(void **state)
     PROGRAM_RUN(&weir, "get", "org/name");
     program_expect(&weir, 6, "", "org/name, revision main: not in the cache ");
     program_set(&weir, "HF_HUB_OFFLINE", "0");
-    program_set(&weir, "HF_ENDPOINT", server.endpoint);
+    program_set(&weir, "HF_ENDPOINT", hub.server.endpoint);
     PROGRAM_RUN(&weir, "get", "org/name");
     program_expect(&weir, 0, "/snapshots/", "");
     program_set(&weir, "HF_ENDPOINT", "http://127.0.0.1:1");
@@ -159,8 +144,8 @@ static void the_hub_refuses(void **state)
     PROGRAM_RUN(&weir, "get", "org/name");
     program_expect(&weir, 0, "/snapshots/", "the hub was not asked");
     program_set(&weir, "HF_HUB_OFFLINE", "");
-    program_set(&weir, "HF_ENDPOINT", server.endpoint);
-    char *sum = strstr(server.script->listing, server.files[1].sha256);
+    program_set(&weir, "HF_ENDPOINT", hub.server.endpoint);
+    char *sum = strstr(hub.server.script->listing, hub.server.files[1].sha256);
     sum[0] = sum[0] == '0' ? '1' : '0'; /* the list promises something else than the server has */
     PROGRAM_RUN(&weir, "get", "org/name");
     program_expect(&weir, 4, "", "model.safetensors: what the server sends has not the digest ");
@@ -170,7 +155,7 @@ static void tokens(void **state)
 {
     (void)state;
     char path[400];
-    snprintf(server.script->token, sizeof server.script->token, "hf_secret");
+    snprintf(hub.server.script->token, sizeof hub.server.script->token, "hf_secret");
     PROGRAM_RUN(&weir, "get", "org/name");
     program_expect(&weir, 6, "", "answers 401; if it is private or gated, set HF_TOKEN");
     snprintf(path, sizeof path, "%s/token file", folder.path);
@@ -287,7 +272,7 @@ static void the_newest_snapshot_is_meant(void **state)
     static const char second[] = "ffffffffffffffffffffffffffffffffffffffff";
     PROGRAM_RUN(&weir, "get", "org/name");
     program_expect(&weir, 0, hub_server_commit, "");
-    memcpy(strstr(server.script->listing, hub_server_commit), second, 40);
+    memcpy(strstr(hub.server.script->listing, hub_server_commit), second, 40);
     PROGRAM_RUN(&weir, "get", "org/name");
     program_expect(&weir, 0, second, "0 B to fetch");
     PROGRAM_RUN(&weir, "scan");
@@ -304,7 +289,7 @@ static void the_newest_snapshot_is_meant(void **state)
 static void an_interrupted_get(void **state)
 {
     (void)state;
-    server.script->pause_us = 20000;
+    hub.server.script->pause_us = 20000;
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -313,7 +298,7 @@ static void an_interrupted_get(void **state)
         program_expect(&weir, 130, "", "stopped; the same command goes on");
         _exit(weir.code);
     }
-    while (server.script->bytes_sent == 0) usleep(1000); /* the alarm of the test run is the deadline */
+    while (hub.server.script->bytes_sent == 0) usleep(1000); /* the alarm of the test run is the deadline */
     kill(child, SIGINT);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -328,7 +313,7 @@ static void verified_and_repaired(void **state)
     (void)state;
     char blob[400], text[500];
     snprintf(blob, sizeof blob, "%s/.cache/huggingface/hub/models--org--name/blobs/%s", folder.path,
-             server.files[1].sha256);
+             hub.server.files[1].sha256);
     PROGRAM_RUN(&weir, "get", "org/name");
     PROGRAM_RUN(&weir, "verify", "org/name");
     program_expect(&weir, 0, "2 files, 1.3 MiB (1.3 MiB read now): 2 checksums are right, 0 files are damaged\n", "");
@@ -379,7 +364,7 @@ static void a_terminal(void **state)
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) skip();
     FILE *log = fopen(ptsname(master), "w"), *out = fopen("/dev/null", "w");
     assert_non_null(log);
-    server.script->pause_us = 5000;
+    hub.server.script->pause_us = 5000;
     program_set(&weir, "TERM", "xterm");
     assert_int_equal(command_line_run((char *const *)argv, weir.environment, out, log), 0);
     fflush(log);

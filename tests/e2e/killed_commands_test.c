@@ -1,7 +1,7 @@
 /* Commands that are killed 200 times each, at system calls spread over their whole run, in chains of four; after each
  * chain the same command once more must end as if nothing had happened. */
 #include "support/check.h"
-#include "support/hub_server.h"
+#include "support/plain_hub.h"
 #include "support/program.h"
 #include "support/temp_folder.h"
 
@@ -13,42 +13,28 @@
 enum { KILLS = 200, CHAIN = 4 };
 
 static struct temp_folder folder;
-static struct hub_server server;
+static struct plain_hub hub;
 static struct program weir;
-static unsigned char *config, *weights;
 static uint64_t seed;
 
 static int start(void **state)
 {
     (void)state;
-    size_t n_config, n_weights;
-    config = take_file(FIXTURES "plain/config.json", &n_config);
-    weights = take_file(FIXTURES "plain/model.safetensors", &n_weights);
-    const struct hub_server_file files[] = {
-        {.path = "config.json", .data = config, .bytes = n_config},
-        {.path = "model.safetensors", .data = weights, .bytes = n_weights, .is_large = true},
-    };
-    hub_server_start(&server, files, 2);
+    plain_hub_start(&hub, 2);
     return 0;
 }
 
 static int stop(void **state)
 {
     (void)state;
-    hub_server_stop(&server);
-    free(config);
-    free(weights);
+    plain_hub_stop(&hub);
     return 0;
 }
 
 static int begin(void **state)
 {
     (void)state;
-    temp_folder_make(&folder);
-    hub_server_reset(&server, 2);
-    weir = (struct program){0};
-    program_set(&weir, "HOME", folder.path);
-    program_set(&weir, "HF_ENDPOINT", server.endpoint);
+    plain_hub_begin(&hub, &folder, &weir);
     seed = 20260;
     return 0;
 }
