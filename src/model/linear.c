@@ -9,13 +9,20 @@
 /* The same for inputs that are split. */
 #define SPLIT_GRAIN (8u << 10)
 
-/* Where scratch begins to be used: at a multiple of this. */
+/* Where scratch begins to be used: at a multiple of this, a cache line. */
 enum { ALIGNMENT = 64 };
+
+/* Split rows are an odd number of cache lines apart: the same columns of many rows, which a kernel takes together, are
+ * then spread evenly over the sets of a cache. For 16384 columns they would all be in the same few. */
+static uint64_t split_stride(size_t n_limbs, uint64_t n_columns)
+{
+    return (kern_split_bytes(n_limbs, n_columns) / ALIGNMENT | 1) * ALIGNMENT;
+}
 
 uint64_t linear_scratch_bytes(uint64_t n_rows, uint64_t n_columns)
 {
     uint64_t rows = n_rows < LINEAR_ROWS ? n_rows : LINEAR_ROWS;
-    return rows * kern_split_bytes(3, n_columns) + ALIGNMENT;
+    return rows * split_stride(3, n_columns) + ALIGNMENT;
 }
 
 static void choose_limbs(struct linear *linear, const struct kern *k, enum numerics numerics)
@@ -152,7 +159,7 @@ static void run(struct product *p, size_t n_rows)
     size_t step = n_rows;
     if (p->limbs[0]) {
         step = LINEAR_ROWS;
-        p->split_stride = kern_split_bytes(p->limbs[0]->n_limbs, p->w[0]->columns);
+        p->split_stride = split_stride(p->limbs[0]->n_limbs, p->w[0]->columns);
         ASSERT((n_rows < step ? n_rows : step) * p->split_stride <= p->linear->split_bytes);
     }
     for (size_t first = 0; first < n_rows; first += step) {
