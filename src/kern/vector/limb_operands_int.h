@@ -13,7 +13,7 @@ struct limb_operands {
     float *y;
     const unsigned char *w, *split;
     const float *scales;
-    size_t y_stride, split_stride, row_bytes, row_scales, n_out, n_in, group;
+    size_t y_stride, split_stride, row_bytes, row_scales, n_rows, n_out, n_in, group;
     bool is_grouped;
 };
 
