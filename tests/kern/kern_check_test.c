@@ -571,9 +571,19 @@ static bool check_gather(struct check *check, body_fn *body, struct gather_case 
     return true;
 }
 
+/* More rows, queries and columns than kernels hold at a time. */
+static bool check_longest(struct check *check, body_fn *body, struct gather_case c)
+{
+    c.n_rows = 300;
+    c.n_heads = 37;
+    c.dim = 210;
+    return check_all_kinds(check, body, &c);
+}
+
 static bool check_gather_dots(struct check *check, gather_dots_fn *fn)
 {
-    return check_gather(check, dots_body, (struct gather_case){.dots = fn});
+    const struct gather_case c = {.dots = fn};
+    return check_gather(check, dots_body, c) && check_longest(check, dots_body, c);
 }
 
 static bool check_gather_mixes(struct check *check, gather_mixes_fn *fn)
@@ -586,7 +596,8 @@ static bool check_gather_mixes(struct check *check, gather_mixes_fn *fn)
 
 static bool check_index_scores(struct check *check, index_scores_fn *fn)
 {
-    return check_gather(check, index_body, (struct gather_case){.index = fn});
+    const struct gather_case c = {.index = fn};
+    return check_gather(check, index_body, c) && check_longest(check, index_body, c);
 }
 
 /* Selection, against the reference; select_test.c holds the reference against a sort. */
