@@ -25,6 +25,7 @@ struct machine {
     double hidden;              /* share of the work that reads hide behind */
     double link_work;           /* of making a draft, over `work` */
     double noise;
+    double swing, period;             /* of its speed, when others use it too: a share, and in passes */
     double chance[DRIFTS][DEPTH_MAX]; /* of the j-th draft, in each part of the text */
 };
 
@@ -44,7 +45,7 @@ static double between(struct machine *m, double low, double high)
     return low * pow(high / low, uniform(m));
 }
 
-static struct machine make_machine(uint64_t seed)
+static struct machine make_machine(uint64_t seed, double swing)
 {
     struct machine m = {.random = seed * 2654435761u + 17};
     for (int i = 0; i < 4; i++) uniform(&m);
@@ -65,6 +66,8 @@ static struct machine make_machine(uint64_t seed)
         double chance = uniform(&m) < 0.15 ? 0 : uniform(&m), fall = 0.6 + 0.4 * uniform(&m);
         for (int j = 0; j < DEPTH_MAX; j++) m.chance[part][j] = chance *= j ? fall : 1;
     }
+    m.swing = swing;
+    m.period = 40 + (double)(seed % 100) * 8;
     return m;
 }
 
@@ -78,6 +81,7 @@ static struct pass_seen pass(struct machine *m, struct run *r, double n_rows, do
     missed = fmin(fmax(round(wanted * missing + missed * spread / 1.15), 0), wanted);
     double busy = m->work * work * (1 + m->slope * (n_rows - 1) + (n_rows > 1 ? m->jump : 0));
     double noise = 1 + m->noise * (2 * uniform(m) - 1);
+    noise *= 1 + m->swing * sin(r->ns / (m->work * m->period) * 6.283);
     double waited = fmax(missed * m->miss - m->hidden * busy, missed * m->miss * 0.1);
     r->ns += noise * (busy + waited);
     if (uniform(m) < 0.002) busy *= 10; /* somebody else needed the processor; not held against anybody */
@@ -123,14 +127,13 @@ static double rate(const struct run *r)
 }
 
 /* The best fixed number is only known afterwards, and is another one for each part of the text. */
-static void choosing_is_nearly_the_best(void **state)
+static void choose_on_machines(double swing)
 {
     static struct draft_control control;
     double worst_best = 1e9, worst_plain = 1e9, mean_best = 0;
     uint64_t n_drafting = 0, n_behind_best = 0, n_behind_plain = 0;
-    (void)state;
     for (uint64_t seed = first_seed; seed < first_seed + n_machines; seed++) {
-        struct machine m = make_machine(seed);
+        struct machine m = make_machine(seed, swing);
         struct run best = {0}, plain = run_machine(m, 0, &control);
         int best_depth = 0;
         best = plain;
@@ -169,9 +172,22 @@ static void choosing_is_nearly_the_best(void **state)
     assert_true(n_behind_plain * 50 <= n_machines); /* more than 1 % behind none */
 }
 
+static void choosing_is_nearly_the_best(void **state)
+{
+    (void)state;
+    choose_on_machines(0);
+}
+
+static void others_use_the_machine_too(void **state)
+{
+    (void)state;
+    choose_on_machines(0.15);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(choosing_is_nearly_the_best)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(choosing_is_nearly_the_best),
+                                       cmocka_unit_test(others_use_the_machine_too)};
     if (argc > 1) first_seed = strtoull(argv[1], NULL, 10);
     if (argc > 2) n_machines = strtoull(argv[2], NULL, 10);
     return cmocka_run_group_tests(tests, NULL, NULL);
