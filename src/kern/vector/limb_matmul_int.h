@@ -32,6 +32,7 @@ INLINE struct ahead look_ahead(struct limbs l, const struct limb_operands *m, si
 
 INLINE void ask_ahead(struct ahead *a, size_t stride)
 {
+    if (a->n_rows == 0) return;
     for (size_t r = 0; r < a->n_rows; r++)
         for (size_t i = 0; i < a->n_lines; i++) __builtin_prefetch(a->at + r * stride + 64 * i, 0, 2);
     a->at += 64 * a->n_lines;
