@@ -172,7 +172,7 @@ static void chat_turns_take_the_models_own_tokens(void **state)
         snprintf(json, sizeof json, form, i, again, thinking[i]);
         int64_t own = cached_of(CHAT, json, "/usage/prompt_tokens_details/cached_tokens");
         /* Wrong on purpose: under another id the same turn is nobody's. */
-        memcpy(strstr(again, id), "call_x", 6);
+        memcpy(strstr(again, id), "other_", 6); /* no id of ours begins like this */
         snprintf(json, sizeof json, form, i, again, thinking[i]);
         int64_t foreign = cached_of(CHAT, json, "/usage/prompt_tokens_details/cached_tokens");
         print_message("%lld tokens so far; cached: own %lld, foreign %lld\n", (long long)n_first, (long long)own,
@@ -201,7 +201,7 @@ static void own_tokens_say_what_the_template_says(void **state)
     snprintf(json, sizeof json, form, 7, again);
     struct json_object *own_count = json_ask(demo.port, "/tokenize", json, NULL, 200);
     struct json_object *own = json_ask(demo.port, "/apply-template", json, NULL, 200);
-    memcpy(strstr(again, id), "call_x", 6);
+    memcpy(strstr(again, id), "other_", 6); /* no id of ours begins like this */
     snprintf(json, sizeof json, form, 7, again);
     struct json_object *foreign_count = json_ask(demo.port, "/tokenize", json, NULL, 200);
     struct json_object *foreign = json_ask(demo.port, "/apply-template", json, NULL, 200);
