@@ -21,10 +21,12 @@ struct ahead {
 
 INLINE struct ahead look_ahead(struct limbs l, const struct limb_operands *m, size_t row, size_t o)
 {
-    size_t next = row + ROWS, n_blocks = (m->n_in + KERN_SPLIT_COLUMNS - 1) / KERN_SPLIT_COLUMNS;
+    size_t next = row + ROWS;
+    if (next >= m->n_rows) return (struct ahead){0};
+    size_t n_blocks = (m->n_in + KERN_SPLIT_COLUMNS - 1) / KERN_SPLIT_COLUMNS;
     size_t row_lines = n_blocks * limbs_block_bytes(l) / 64, n_steps = (m->n_out + OUTS - 1) / OUTS * n_blocks;
     size_t n_lines = (row_lines + n_steps - 1) / n_steps, first = o / OUTS * n_blocks * n_lines;
-    if (next >= m->n_rows || first >= row_lines) return (struct ahead){0};
+    if (first >= row_lines) return (struct ahead){0};
     return (struct ahead){.at = m->split + next * m->split_stride + 64 * first,
                           .n_rows = m->n_rows - next < ROWS ? m->n_rows - next : ROWS,
                           .n_lines = n_lines};
