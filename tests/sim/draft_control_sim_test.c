@@ -81,7 +81,7 @@ static struct pass_seen pass(struct machine *m, struct run *r, double n_rows, do
     missed = fmin(fmax(round(wanted * missing + missed * spread / 1.15), 0), wanted);
     double busy = m->work * work * (1 + m->slope * (n_rows - 1) + (n_rows > 1 ? m->jump : 0));
     double noise = 1 + m->noise * (2 * uniform(m) - 1);
-    noise *= 1 + m->swing * sin(r->ns / (m->work * m->period) * 6.283);
+    noise *= 1 + m->swing * sin(r->ns / (m->work * m->period) * 2 * acos(-1));
     double waited = fmax(missed * m->miss - m->hidden * busy, missed * m->miss * 0.1);
     r->ns += noise * (busy + waited);
     if (uniform(m) < 0.002) busy *= 10; /* somebody else needed the processor; not held against anybody */
