@@ -13,15 +13,12 @@
  * the tile it fell into or on the thread that ran it. A value with a scale is multiplied as an integer (exact in f32):
  * per-row formats multiply the folded sum by the row's scale once; grouped formats fold each group's lanes into running
  * lanes by total[j] = fma(partial[j], scale, total[j]) and fold once at the end.
- *
- * Dots of rows by pointer are formed in stretches of KERN_STRETCH terms instead: a stretch is one chain of fused
- * multiply-adds from 0, terms in ascending order, and the sums of the stretches are added up, ascending.
  */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KERN_LANES = 16, KERN_STRETCH = 64 };
+enum { KERN_LANES = 16 };
 
 /* Instruction sets a kernel may need; a mask of those usable here comes from plat/cpu.h. */
 enum {
@@ -108,8 +105,8 @@ typedef void axpy_fn(float *y, float a, const float *x, size_t n);
 /* x[i] = exp(x[i] - max) / sum, the sum in canonical lanes. n > 0, all finite. */
 typedef void softmax_fn(float *x, size_t n);
 
-/* y[h][t] = (q[h] . rows[t]) * scale for h < n_q, t < n_rows: attention scores, their dots in stretches. Each row and
- * query is `dim` floats; results of one query are adjacent, queries q_stride floats apart. */
+/* y[h][t] = (q[h] . rows[t]) * scale for h < n_q, t < n_rows: attention scores. Each row and query is `dim` floats;
+ * results of one query are adjacent, queries q_stride floats apart. */
 typedef void gather_dots_fn(float *y, size_t y_stride, const float *q, size_t q_stride, size_t n_q,
                             const float *const *rows, size_t n_rows, size_t dim, float scale);
 
@@ -118,9 +115,8 @@ typedef void gather_dots_fn(float *y, size_t y_stride, const float *q, size_t q_
 typedef void gather_mixes_fn(float *y, size_t y_stride, const float *p, size_t p_stride, size_t n_y,
                              const float *const *rows, size_t n_rows, size_t dim);
 
-/* DSA index scores: y[t] = sum over heads g of w[g] * relu((q[g] . keys[t]) * dot_scale): the dots in stretches, the
- * sum over heads in canonical lanes. w already carries its own scale. q is [n_heads][dim]. A NaN is not below 0: it
- * reaches y. */
+/* DSA index scores: y[t] = sum over heads g ascending of w[g] * relu((q[g] . keys[t]) * dot_scale), by fused
+ * multiply-add from 0; w already carries its own scale. q is [n_heads][dim]. A NaN is not below 0: it reaches y. */
 typedef void index_scores_fn(float *y, const float *q, const float *w, const float *const *keys, size_t n_keys,
                              size_t n_heads, size_t dim, float dot_scale);
 

@@ -7,13 +7,9 @@
 
 static float dot(const float *a, const float *b, size_t n)
 {
-    float total = 0;
-    for (size_t begin = 0; begin < n; begin += KERN_STRETCH) {
-        float sum = 0;
-        for (size_t i = begin; i < n && i < begin + KERN_STRETCH; i++) sum = fmaf(a[i], b[i], sum);
-        total = begin == 0 ? sum : total + sum;
-    }
-    return total;
+    float lanes[KERN_LANES] = {0};
+    for (size_t i = 0; i < n; i++) lanes[i % KERN_LANES] = fmaf(a[i], b[i], lanes[i % KERN_LANES]);
+    return fold_lanes(lanes);
 }
 
 void gather_dots_ref(float *y, size_t y_stride, const float *q, size_t q_stride, size_t n_q, const float *const *rows,
@@ -38,12 +34,11 @@ void index_scores_ref(float *y, const float *q, const float *w, const float *con
                       size_t dim, float dot_scale)
 {
     for (size_t t = 0; t < n_keys; t++) {
-        float lanes[KERN_LANES] = {0};
+        float score = 0;
         for (size_t g = 0; g < n_heads; g++) {
             float match = dot(q + g * dim, keys[t], dim) * dot_scale;
-            float *lane = &lanes[g % KERN_LANES];
-            *lane = fmaf(w[g], match < 0 ? 0 : match, *lane); /* NaN is not below 0, so it reaches the selector */
+            score = fmaf(w[g], match < 0 ? 0 : match, score); /* NaN is not below 0, so it reaches the selector */
         }
-        y[t] = fold_lanes(lanes);
+        y[t] = score;
     }
 }

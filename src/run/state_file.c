@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define MAGIC "WEIRKV2\n"
+#define MAGIC "WEIRKV1\n"
 #define IDS_MAX (1u << 21)
 
 /* All numbers little endian, as on every machine that weir runs on. */

@@ -185,8 +185,8 @@ static void damage_and_links_are_left_alone(void **state)
     struct subject s;
     subject_open(&s, 1 << 30);
     save(&s, 1, 100);
-    put_file(temp_path(&s.folder, "0000000000000001.weirkv"), "WEIRKV2\nshort", 13);
-    put_file(temp_path(&s.folder, "0000000000000003.weirkv.tmp"), "WEIRKV2\n", 8); /* of a run that was killed */
+    put_file(temp_path(&s.folder, "0000000000000001.weirkv"), "WEIRKV1\nshort", 13);
+    put_file(temp_path(&s.folder, "0000000000000003.weirkv.tmp"), "WEIRKV1\n", 8); /* of a run that was killed */
     put_file(temp_path(&s.folder, "else.tmp"), "", 0);
     assert_int_equal(symlink("/etc/passwd", temp_path(&s.folder, "0000000000000002.weirkv")), 0);
     reopen(&s, 1 << 30, 7);

@@ -38,37 +38,6 @@ INLINE wide wide_fma(wide a, wide b, wide sum)
     return vfmaq_f32(sum, a, b);
 }
 
-INLINE wide wide_add(wide a, wide b)
-{
-    return vaddq_f32(a, b);
-}
-
-INLINE wide wide_mul(wide a, wide b)
-{
-    return vmulq_f32(a, b);
-}
-
-INLINE float32x4_t both_low(float32x4_t a, float32x4_t b)
-{
-    return vcombine_f32(vget_low_f32(a), vget_low_f32(b));
-}
-
-INLINE float32x4_t both_high(float32x4_t a, float32x4_t b)
-{
-    return vcombine_f32(vget_high_f32(a), vget_high_f32(b));
-}
-
-/* Columns c .. c+3 of four rows: column c + i goes to columns + i * stride. */
-INLINE void wide_turn(float *columns, size_t stride, const float *const rows[WIDE], size_t c)
-{
-    float32x4x2_t a = vtrnq_f32(vld1q_f32(rows[0] + c), vld1q_f32(rows[1] + c));
-    float32x4x2_t b = vtrnq_f32(vld1q_f32(rows[2] + c), vld1q_f32(rows[3] + c));
-    vst1q_f32(columns, both_low(a.val[0], b.val[0]));
-    vst1q_f32(columns + stride, both_low(a.val[1], b.val[1]));
-    vst1q_f32(columns + 2 * stride, both_high(a.val[0], b.val[0]));
-    vst1q_f32(columns + 3 * stride, both_high(a.val[1], b.val[1]));
-}
-
 struct lanes {
     float32x4_t a, b, c, d; /* lanes 0..3, 4..7, 8..11, 12..15 */
 };
@@ -142,18 +111,6 @@ INLINE struct lanes lanes_max(struct lanes x, struct lanes y)
     return (struct lanes){vmaxq_f32(x.a, y.a), vmaxq_f32(x.b, y.b), vmaxq_f32(x.c, y.c), vmaxq_f32(x.d, y.d)};
 }
 
-INLINE float32x4_t four_not_below_zero(float32x4_t a)
-{
-    return vbslq_f32(vcltzq_f32(a), vdupq_n_f32(0), a);
-}
-
-/* 0 for what is below 0: neither -0 nor a NaN is. */
-INLINE struct lanes lanes_not_below_zero(struct lanes x)
-{
-    return (struct lanes){four_not_below_zero(x.a), four_not_below_zero(x.b), four_not_below_zero(x.c),
-                          four_not_below_zero(x.d)};
-}
-
 INLINE struct lanes lanes_negative(struct lanes x)
 {
     return (struct lanes){vnegq_f32(x.a), vnegq_f32(x.b), vnegq_f32(x.c), vnegq_f32(x.d)};
@@ -167,6 +124,27 @@ INLINE float32x4_t lanes_fold_to_four(struct lanes l)
 /* Four dot products at a time. */
 enum { DOTS = 4 };
 typedef float32x4_t dots;
+
+INLINE dots dots_set1(float x)
+{
+    return vdupq_n_f32(x);
+}
+
+INLINE dots dots_mul(dots a, dots b)
+{
+    return vmulq_f32(a, b);
+}
+
+INLINE dots dots_fma(dots a, dots b, dots sum)
+{
+    return vfmaq_f32(sum, a, b);
+}
+
+/* 0 for what is below 0: neither -0 nor a NaN is. */
+INLINE dots dots_not_below_zero(dots a)
+{
+    return vbslq_f32(vcltzq_f32(a), vdupq_n_f32(0), a);
+}
 
 INLINE void dots_store(float *x, dots a)
 {

@@ -3,8 +3,7 @@
 /* The instruction set that a file is compiled for, in one vocabulary, so that the frames of this folder are written
  * once:
  *
- *   wide           a register of WIDE floats: wide_zero, _set1, _load, _store, _add, _mul, _fma; and wide_turn, for a
- *                  square of them
+ *   wide           a register of WIDE floats: wide_zero, _set1, _load, _store, _fma
  *   struct lanes   the sixteen canonical lanes: lanes_load, _store, _fma, ..., and 16 unpacked weights. They may lie in
  *                  another order for a layout: what is not a weight passes lanes_ordered before it meets one, and sums
  *                  pass lanes_plain before they are folded or stored.

@@ -37,37 +37,6 @@ INLINE wide wide_fma(wide a, wide b, wide sum)
     return _mm256_fmadd_ps(a, b, sum);
 }
 
-INLINE wide wide_add(wide a, wide b)
-{
-    return _mm256_add_ps(a, b);
-}
-
-INLINE wide wide_mul(wide a, wide b)
-{
-    return _mm256_mul_ps(a, b);
-}
-
-/* Four floats of each of the rows k and k + 4. */
-INLINE __m256 four_of_two_rows(const float *const rows[WIDE], size_t k, size_t c)
-{
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(rows[k] + c)), _mm_loadu_ps(rows[k + 4] + c), 1);
-}
-
-/* Columns c .. c+7 of eight rows: column c + i goes to columns + i * stride. */
-INLINE void wide_turn(float *columns, size_t stride, const float *const rows[WIDE], size_t c)
-{
-    for (size_t i = 0; i < WIDE; i += 4, columns += 4 * stride) {
-        __m256 row0 = four_of_two_rows(rows, 0, c + i), row1 = four_of_two_rows(rows, 1, c + i);
-        __m256 row2 = four_of_two_rows(rows, 2, c + i), row3 = four_of_two_rows(rows, 3, c + i);
-        __m256 low01 = _mm256_unpacklo_ps(row0, row1), low23 = _mm256_unpacklo_ps(row2, row3);
-        __m256 high01 = _mm256_unpackhi_ps(row0, row1), high23 = _mm256_unpackhi_ps(row2, row3);
-        _mm256_storeu_ps(columns, _mm256_shuffle_ps(low01, low23, 0x44));
-        _mm256_storeu_ps(columns + stride, _mm256_shuffle_ps(low01, low23, 0xee));
-        _mm256_storeu_ps(columns + 2 * stride, _mm256_shuffle_ps(high01, high23, 0x44));
-        _mm256_storeu_ps(columns + 3 * stride, _mm256_shuffle_ps(high01, high23, 0xee));
-    }
-}
-
 struct lanes {
     __m256 low, high; /* lanes 0..7 and 8..15 */
 };
@@ -128,12 +97,6 @@ INLINE struct lanes lanes_max(struct lanes a, struct lanes b)
     return (struct lanes){_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
 }
 
-/* 0 for what is below 0: neither -0 nor a NaN is, and of 0 and them this gives the second. */
-INLINE struct lanes lanes_not_below_zero(struct lanes a)
-{
-    return lanes_max(lanes_zero(), a);
-}
-
 INLINE struct lanes lanes_negative(struct lanes a)
 {
     const __m256 sign = _mm256_set1_ps(-0.0f);
@@ -158,6 +121,27 @@ INLINE void lanes_load_pairs(struct lanes *even, struct lanes *odd, const float 
 /* Four dot products at a time. */
 enum { DOTS = 4 };
 typedef __m128 dots;
+
+INLINE dots dots_set1(float x)
+{
+    return _mm_set1_ps(x);
+}
+
+INLINE dots dots_mul(dots a, dots b)
+{
+    return _mm_mul_ps(a, b);
+}
+
+INLINE dots dots_fma(dots a, dots b, dots sum)
+{
+    return _mm_fmadd_ps(a, b, sum);
+}
+
+/* 0 for what is below 0: neither -0 nor a NaN is, and of 0 and them this gives the second. */
+INLINE dots dots_not_below_zero(dots a)
+{
+    return _mm_max_ps(_mm_setzero_ps(), a);
+}
 
 INLINE void dots_store(float *x, dots a)
 {

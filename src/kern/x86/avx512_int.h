@@ -41,40 +41,6 @@ INLINE wide wide_fma(wide a, wide b, wide sum)
     return _mm512_fmadd_ps(a, b, sum);
 }
 
-INLINE wide wide_add(wide a, wide b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-INLINE wide wide_mul(wide a, wide b)
-{
-    return _mm512_mul_ps(a, b);
-}
-
-/* Four floats of each of the rows k, k + 4, k + 8 and k + 12. */
-INLINE __m512 four_of_four_rows(const float *const rows[WIDE], size_t k, size_t c)
-{
-    __m512 four = _mm512_castps128_ps512(_mm_loadu_ps(rows[k] + c));
-    four = _mm512_mask_broadcast_f32x4(four, 0x00f0, _mm_loadu_ps(rows[k + 4] + c));
-    four = _mm512_mask_broadcast_f32x4(four, 0x0f00, _mm_loadu_ps(rows[k + 8] + c));
-    return _mm512_mask_broadcast_f32x4(four, 0xf000, _mm_loadu_ps(rows[k + 12] + c));
-}
-
-/* Columns c .. c+15 of sixteen rows: column c + i goes to columns + i * stride. */
-INLINE void wide_turn(float *columns, size_t stride, const float *const rows[WIDE], size_t c)
-{
-    for (size_t i = 0; i < WIDE; i += 4, columns += 4 * stride) {
-        __m512 a = four_of_four_rows(rows, 0, c + i), b = four_of_four_rows(rows, 1, c + i);
-        __m512 d = four_of_four_rows(rows, 2, c + i), e = four_of_four_rows(rows, 3, c + i);
-        __m512d ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b)), de = _mm512_castps_pd(_mm512_unpacklo_ps(d, e));
-        _mm512_storeu_pd(columns, _mm512_unpacklo_pd(ab, de));
-        _mm512_storeu_pd(columns + stride, _mm512_unpackhi_pd(ab, de));
-        ab = _mm512_castps_pd(_mm512_unpackhi_ps(a, b)), de = _mm512_castps_pd(_mm512_unpackhi_ps(d, e));
-        _mm512_storeu_pd(columns + 2 * stride, _mm512_unpacklo_pd(ab, de));
-        _mm512_storeu_pd(columns + 3 * stride, _mm512_unpackhi_pd(ab, de));
-    }
-}
-
 struct lanes {
     __m512 all;
 };
@@ -102,17 +68,6 @@ INLINE void lanes_store(float *x, struct lanes a)
 INLINE struct lanes lanes_mul(struct lanes a, struct lanes b)
 {
     return (struct lanes){_mm512_mul_ps(a.all, b.all)};
-}
-
-/* Of 0 and NaN the maximum is NaN: the second. */
-INLINE struct lanes lanes_not_below_zero(struct lanes a)
-{
-    return (struct lanes){_mm512_max_ps(_mm512_setzero_ps(), a.all)};
-}
-
-INLINE struct lanes lanes_fma(struct lanes a, struct lanes b, struct lanes sum)
-{
-    return (struct lanes){_mm512_fmadd_ps(a.all, b.all, sum.all)};
 }
 
 INLINE struct lanes lanes_fma1(struct lanes a, wide b, struct lanes sum)
