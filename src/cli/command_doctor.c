@@ -20,14 +20,14 @@ static bool is_writable(const char *folder)
     return access(path, W_OK | X_OK) == 0;
 }
 
-static void judge_folder(struct findings *findings, const char *what, const struct location *place, const char *advice)
+static void judge_folder(struct findings *findings, enum severity severity, const char *what,
+                         const struct location *place, const char *advice)
 {
     if (is_writable(place->path))
         findings_add(findings, SEVERITY_OK, "folders", "%s: %s", what, place->path);
     else
-        finding_advise(
-            findings_add(findings, SEVERITY_WARNING, "folders", "%s: %s cannot be written", what, place->path),
-            "make it writable, or %s", advice);
+        finding_advise(findings_add(findings, severity, "folders", "%s: %s cannot be written", what, place->path),
+                       "make it writable, or %s", advice);
 }
 
 static void judge_folders(const struct command_context *context, struct findings *findings)
@@ -35,12 +35,12 @@ static void judge_folders(const struct command_context *context, struct findings
     struct location place;
     struct err no_home = {0};
     if (location_state(&place, context->environment, &no_home))
-        judge_folder(findings, "what weir remembers", &place, "set XDG_STATE_HOME");
+        judge_folder(findings, SEVERITY_WARNING, "what weir remembers", &place, "set XDG_STATE_HOME");
     else
         finding_advise(findings_add(findings, SEVERITY_NOTE, "folders", "no home: nothing is remembered between runs"),
                        "set HOME or XDG_STATE_HOME");
     if (location_hub_cache(&place, context->environment, &no_home))
-        judge_folder(findings, "fetched models", &place, "set HF_HUB_CACHE to a folder with room");
+        judge_folder(findings, SEVERITY_NOTE, "fetched models", &place, "set HF_HUB_CACHE to a folder with room");
     if (context->settings->config_path)
         findings_add(findings, SEVERITY_OK, "settings", "%s is read", context->settings->config_path);
 }

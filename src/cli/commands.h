@@ -32,7 +32,8 @@ enum { MODELS_MAX = 16 }; /* of one command */
     X(BENCH, bench, NULL, "disk|memory|engine|batch|prefill|decode|draft MODEL | kernels [NAME]", 1, 2, \
       "Measure how fast this machine runs a model, and what it could reach") \
     X(TUNE, tune, NULL, "MODEL", 1, 1, "Find and save the settings that run a model fastest on this machine") \
-    X(DOCTOR, doctor, NULL, "[MODEL]", 0, 1, "Tell whether this machine would run weir, or a model, well") \
+    X(DOCTOR, doctor, NULL, "[MODEL]", 0, 1, \
+      "Tell whether this machine would run weir, or a model, well, and what to change; exits with 0 only if it would") \
     X(SELFTEST, selftest, NULL, "", 0, 0, "Make a small model, run, serve, kill and restore it, and compare every bit") \
     X(COMPLETION, completion, NULL, "bash|zsh|fish", 1, 1, "Print a script that lets a shell complete command lines") \
     X(TRACE, trace, NULL, "record MODEL FILE | replay FILE | compare FILE", 2, 3, \

@@ -185,7 +185,7 @@ static void judge_device(const struct machine_facts *facts, struct findings *fin
         findings_add(findings, SEVERITY_OK, "reads", "through %s", facts->device);
         return;
     }
-    struct finding *f = findings_add(findings, SEVERITY_WARNING, "reads", "through %s; io_uring is not to be had: %s",
+    struct finding *f = findings_add(findings, SEVERITY_NOTE, "reads", "through %s; io_uring is not to be had: %s",
                                      facts->device, facts->why_not_uring);
     finding_advise(
         f, "sysctl kernel.io_uring_disabled=0; in a container, allow the io_uring calls in its seccomp profile; "

@@ -55,7 +55,7 @@ enum exit_code findings_exit_code(const struct findings *findings)
 {
     for (size_t i = 0; i < findings->n; i++)
         if (findings->of[i].severity == SEVERITY_PROBLEM) return commands_exit_code(findings->of[i].kind);
-    return EXIT_CODE_DONE;
+    return findings_count(findings, SEVERITY_WARNING) ? EXIT_CODE_FAILED : EXIT_CODE_DONE;
 }
 
 void findings_print(const struct findings *findings, FILE *out)
@@ -77,7 +77,7 @@ static bool add_text(struct buf *json, const char *key, const char *text, struct
 
 static bool add_all(struct buf *json, const struct findings *findings, struct err *err)
 {
-    bool is_ok = findings_count(findings, SEVERITY_PROBLEM) == 0;
+    bool is_ok = findings_exit_code(findings) == EXIT_CODE_DONE;
     if (!buf_printf(json, err, "{\"ok\":%s,\"findings\":[", is_ok ? "true" : "false")) return false;
     for (size_t i = 0; i < findings->n; i++) {
         const struct finding *finding = &findings->of[i];

@@ -5,9 +5,9 @@
 
 enum severity {
     SEVERITY_OK,
-    SEVERITY_NOTE,    /* good to know; costs nothing */
-    SEVERITY_WARNING, /* runs, but slower or with less than it could have */
-    SEVERITY_PROBLEM, /* does not run, or not well */
+    SEVERITY_NOTE,    /* good to know; costs nothing worth speaking of */
+    SEVERITY_WARNING, /* runs, but not well: slower or with less than it could have */
+    SEVERITY_PROBLEM, /* does not run, or so slowly that nobody would wait for it */
     SEVERITY_COUNT,
 };
 
@@ -35,11 +35,13 @@ struct finding *findings_add_error(struct findings *findings, const char *subjec
 
 size_t findings_count(const struct findings *findings, enum severity severity);
 
-/* 0 when there is no problem; else what the first problem's kind says. */
+/* What the first problem's kind says; EXIT_CODE_FAILED when there are only warnings, so that 0 promises that all is
+ * well. */
 enum exit_code findings_exit_code(const struct findings *findings);
 
 void findings_print(const struct findings *findings, FILE *out);
-/* One line: {"ok": ..., "findings": [{"severity": ..., "subject": ..., "text": ..., "advice": ...}, ...]} */
+/* One line: {"ok": ..., "findings": [{"severity": ..., "subject": ..., "text": ..., "advice": ...}, ...]}. It is ok
+ * when the exit code is 0. */
 bool findings_print_json(const struct findings *findings, struct alloc *alloc, FILE *out, struct err *err) MUST_CHECK;
 
 #endif

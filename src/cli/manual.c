@@ -125,7 +125,7 @@ static void print_rest(FILE *out)
     };
     static const struct entry status[] = {
         {"0", "", "Done."},
-        {"1", "", "Failed while running."},
+        {"1", "", "Failed while running. Of doctor: would run, but not well."},
         {"2", "", "Wrong usage."},
         {"3", "", "Does not fit the memory plan."},
         {"4", "", "Bad or damaged data."},

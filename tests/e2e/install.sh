@@ -23,9 +23,10 @@ mkdir -p "$odd/bin" "$odd/home"
 cp "$work/opt/weir/bin/weir" "$odd/bin/"
 cp -r models/demo "$odd/ein Modell"
 ln -s "$odd/bin/weir" "$work/linked"
+linked() { (cd / && env -i ASAN_OPTIONS="${ASAN_OPTIONS:-}" HOME="$odd/home" "$work/linked" "$@") >"$work/log" 2>&1; }
 # anywhere ARGUMENT...
 anywhere() {
-    (cd / && env -i ASAN_OPTIONS="${ASAN_OPTIONS:-}" HOME="$odd/home" "$work/linked" "$@") >"$work/log" 2>&1 && return
+    linked "$@" && return
     failed=$((failed + 1))
     echo "FAIL: weir $* through a link from another folder"
     cat "$work/log"
@@ -33,7 +34,9 @@ anywhere() {
 anywhere version
 anywhere scan "$odd"
 anywhere models
-for command in inspect fit doctor verify; do anywhere "$command" 'ein Modell'; done
+for command in inspect fit verify; do anywhere "$command" 'ein Modell'; done
+linked doctor 'ein Modell' || true # what this machine lacks is no matter
+grep -q '^0 problems, ' "$work/log" || { echo 'FAIL: doctor has problems'; cat "$work/log"; failed=$((failed + 1)); }
 anywhere generate 'ein Modell' 'What is 12 times 7?'
 grep -q '84' "$work/log" || { echo 'FAIL: no answer'; cat "$work/log"; failed=$((failed + 1)); }
 

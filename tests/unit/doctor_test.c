@@ -55,6 +55,7 @@ static void expect_warning(const struct machine_facts *facts, const char *subjec
     assert_non_null(finding);
     assert_true(*finding->advice);
     assert_int_equal(findings_count(&findings, SEVERITY_WARNING), 1);
+    assert_int_equal(findings_exit_code(&findings), EXIT_CODE_FAILED);
 }
 
 static void a_good_machine_has_nothing_to_change(void **state)
@@ -96,11 +97,20 @@ static void each_lack_is_one_warning_with_advice(void **state)
     facts = good_machine();
     facts.files_limit = known(256);
     expect_warning(&facts, "open files");
-    facts = good_machine();
+}
+
+/* It is so in most containers, and threads read nearly as fast. */
+static void reading_through_threads_is_good_enough(void **state)
+{
+    (void)state;
+    struct machine_facts facts = good_machine();
     snprintf(facts.device, sizeof facts.device, "threads");
     snprintf(facts.why_not_uring, sizeof facts.why_not_uring, "a sysctl forbids it");
-    expect_warning(&facts, "reads");
-    assert_non_null(strstr(find(SEVERITY_WARNING, "reads")->text, "a sysctl forbids it"));
+    judge(&facts);
+    assert_non_null(find(SEVERITY_NOTE, "reads"));
+    assert_non_null(strstr(find(SEVERITY_NOTE, "reads")->text, "a sysctl forbids it"));
+    assert_true(*find(SEVERITY_NOTE, "reads")->advice);
+    assert_int_equal(findings_exit_code(&findings), EXIT_CODE_DONE);
 }
 
 static void a_limit_is_named_with_its_source(void **state)
@@ -195,32 +205,43 @@ static void storage_is_judged_by_kind_and_rate(void **state)
     }
 }
 
-static void the_first_problem_decides_the_exit_code(void **state)
+static void expect_json(const char *wanted)
 {
-    (void)state;
-    struct err fit = {0}, data = {0}, err = {0};
     struct alloc alloc = {0};
+    struct err err = {0};
     char *text = NULL;
     size_t bytes;
-    err_set(&fit, ERR_FIT, "does \"not\" fit");
-    err_set(&data, ERR_DATA, "is damaged");
-    findings = (struct findings){0};
-    findings_add(&findings, SEVERITY_WARNING, "a", "b");
-    assert_int_equal(findings_exit_code(&findings), EXIT_CODE_DONE);
-    finding_advise(findings_add_error(&findings, "plan", &fit), "do %d", 1);
-    findings_add_error(&findings, "files", &data);
-    assert_int_equal(findings_exit_code(&findings), EXIT_CODE_FIT);
     FILE *out = open_memstream(&text, &bytes);
     assert_true(findings_print_json(&findings, &alloc, out, &err));
     fclose(out);
-    assert_string_equal(text,
-                        "{\"ok\":false,\"findings\":["
-                        "{\"severity\":\"warning\",\"subject\":\"a\",\"text\":\"b\",\"advice\":\"\"},"
-                        "{\"severity\":\"problem\",\"subject\":\"plan\",\"text\":\"does \\\"not\\\" fit\","
-                        "\"advice\":\"do 1\"},"
-                        "{\"severity\":\"problem\",\"subject\":\"files\",\"text\":\"is damaged\",\"advice\":\"\"}]}\n");
+    assert_string_equal(text, wanted);
     free(text);
     assert_int_equal(alloc.live, 0);
+}
+
+#define KNOWN "{\"severity\":\"note\",\"subject\":\"good\",\"text\":\"to know\",\"advice\":\"\"}"
+#define WARNED "{\"severity\":\"warning\",\"subject\":\"a\",\"text\":\"b\",\"advice\":\"\"}"
+
+static void warnings_and_the_first_problem_decide_the_exit_code(void **state)
+{
+    (void)state;
+    struct err fit = {0}, data = {0};
+    err_set(&fit, ERR_FIT, "does \"not\" fit");
+    err_set(&data, ERR_DATA, "is damaged");
+    findings = (struct findings){0};
+    findings_add(&findings, SEVERITY_NOTE, "good", "to know");
+    assert_int_equal(findings_exit_code(&findings), EXIT_CODE_DONE);
+    expect_json("{\"ok\":true,\"findings\":[" KNOWN "]}\n");
+    findings_add(&findings, SEVERITY_WARNING, "a", "b");
+    assert_int_equal(findings_exit_code(&findings), EXIT_CODE_FAILED);
+    expect_json("{\"ok\":false,\"findings\":[" KNOWN "," WARNED "]}\n");
+    finding_advise(findings_add_error(&findings, "plan", &fit), "do %d", 1);
+    findings_add_error(&findings, "files", &data);
+    assert_int_equal(findings_exit_code(&findings), EXIT_CODE_FIT);
+    expect_json("{\"ok\":false,\"findings\":[" KNOWN "," WARNED ","
+                "{\"severity\":\"problem\",\"subject\":\"plan\",\"text\":\"does \\\"not\\\" fit\","
+                "\"advice\":\"do 1\"},"
+                "{\"severity\":\"problem\",\"subject\":\"files\",\"text\":\"is damaged\",\"advice\":\"\"}]}\n");
 }
 
 int main(void)
@@ -228,10 +249,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_machine_has_nothing_to_change),
         cmocka_unit_test(each_lack_is_one_warning_with_advice),
+        cmocka_unit_test(reading_through_threads_is_good_enough),
         cmocka_unit_test(a_limit_is_named_with_its_source),
         cmocka_unit_test(facts_are_read_from_small_files),
         cmocka_unit_test(storage_is_judged_by_kind_and_rate),
-        cmocka_unit_test(the_first_problem_decides_the_exit_code),
+        cmocka_unit_test(warnings_and_the_first_problem_decide_the_exit_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
