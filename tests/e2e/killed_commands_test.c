@@ -163,7 +163,7 @@ static void a_tune(void **state)
     snprintf(model, sizeof model, "%s", temp_path(&folder, "model"));
     PROGRAM_RUN(&weir, "convert", FIXTURES "plain", model, "--group", "32");
     program_expect(&weir, 0, "", "");
-    const char *const words[] = {"tune", model, "--only", "prefetch", "--runs", "1", NULL};
+    const char *const words[] = {"tune", model, "--only", "prefetch", "--runs", "1", "--threads", "1", NULL};
     kill_again_and_again(&(struct killed){words, temp_path(&folder, ".local"), check_profile});
 }
 
