@@ -70,11 +70,3 @@ bool answer_settings_init(struct answer_settings *answer, const struct command_c
     if (answer->has_seed) answer->key = random_key_from_seed((int64_t)s->seed);
     return answer->has_seed || random_key_fresh(&answer->key, err);
 }
-
-bool answer_settings_open_model(struct text_model *model, const struct command_context *context, struct err *err)
-{
-    const char *dir = context->operands[0];
-    struct config config;
-    return config_read(&config, context->alloc, context->fs, dir, err) &&
-           text_model_open(model, context->alloc, context->fs, dir, &config, err);
-}

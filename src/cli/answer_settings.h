@@ -3,7 +3,7 @@
 /* How to answer, from the settings of a command: sampling, the key of the draws, thinking. */
 #include "cli/commands.h"
 #include "fmt/chat_template.h"
-#include "run/text_model.h"
+#include "run/sampling.h"
 
 struct answer_settings {
     struct sampling sampling; /* complete and checked; points into this struct, which therefore stays where it is */
@@ -17,9 +17,5 @@ struct answer_settings {
 bool answer_settings_init(struct answer_settings *answer, const struct command_context *context,
                           const struct sampling *defaults, uint32_t n_logits, uint32_t n_tokens,
                           struct err *err) MUST_CHECK;
-
-/* The tokenizer and the sampling defaults of the command's model. */
-bool answer_settings_open_model(struct text_model *model, const struct command_context *context,
-                                struct err *err) MUST_CHECK;
 
 #endif

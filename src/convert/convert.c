@@ -244,9 +244,9 @@ static bool finish(struct conversion *c, struct err *err)
            file_remove(c->job->alloc, c->job->ws, manifest.path, err);
 }
 
-static void report(const struct conversion *c, uint32_t n_done_before, struct convert_result *result)
+static void report(const struct conversion *c, struct convert_result *result)
 {
-    *result = (struct convert_result){.n_outputs = c->plan.n_outputs, .n_outputs_done_before = n_done_before};
+    *result = (struct convert_result){.n_outputs = c->plan.n_outputs};
     for (uint32_t i = 0; i < c->plan.n_outputs; i++) {
         const struct convert_made *made = &c->record.made[i];
         result->bytes += c->plan.outputs[i].bytes;
@@ -281,7 +281,7 @@ static bool work(struct conversion *c, struct convert_result *result, struct err
     /* From the first shard on the folder tells what it is becoming. */
     if (c->source_bytes > 0 && !save(c, CONVERT_MANIFEST_NAME, err)) return false;
     if (!make_outputs(c, err) || !finish(c, err)) return false;
-    report(c, summary.n_outputs_done, result);
+    report(c, result);
     return true;
 }
 

@@ -73,7 +73,7 @@ struct convert_job {
 };
 
 struct convert_result {
-    uint32_t n_outputs, n_outputs_done_before;
+    uint32_t n_outputs;
     uint64_t bytes;    /* of all outputs */
     double worst_loss; /* relative error of the matrix that suffered most */
     char worst_tensor[256];

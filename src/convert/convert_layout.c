@@ -90,7 +90,6 @@ static bool finish_output(struct convert_plan *plan, struct convert_output *outp
         for (uint32_t i = 0; i < n && ok; i++) {
             *entries[i].at = at;
             at += entries[i].bytes;
-            if (!entries[i].is_u8) output->f32_end = at;
         }
         output->bytes = at;
     }

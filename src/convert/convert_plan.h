@@ -29,7 +29,6 @@ struct convert_output {
     uint32_t n_tensors;
     const char *header; /* [header_bytes]: the length word, the JSON and its padding */
     uint64_t header_bytes;
-    uint64_t f32_end;      /* the F32 region is header_bytes .. f32_end, the U8 region goes on to bytes */
     uint64_t bytes;        /* of the whole file */
     uint64_t source_bytes; /* to be read for it */
 };

@@ -14,7 +14,7 @@ struct downloads {
     const char *commit;
     struct blob *blobs; /* [n_blobs] */
     uint32_t n_blobs;
-    uint64_t bytes, bytes_done_before; /* of all blobs; credit when it began */
+    uint64_t bytes; /* of all blobs */
 };
 
 bool downloads_run(const struct downloads *downloads, struct err *err) MUST_CHECK;

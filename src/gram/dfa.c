@@ -12,7 +12,7 @@ struct making {
     struct dfa_budget *budget;
     uint32_t *term_of;  /* [n_states] */
     uint32_t *state_of; /* [terms] 0: none yet */
-    uint32_t terms_room, states_room, next_room, n_states_of;
+    uint32_t terms_room, states_room, next_room;
 };
 
 enum { EDGES_MAX = 1 << 23, TERMS_MAX = 1 << 22, SMALL_EDGES = 1 << 16 };

@@ -40,7 +40,7 @@ struct request {
     uint64_t landed;
     uint64_t attempt_at; /* offset into the request where the attempt in flight began */
     uint32_t attempt_bytes;
-    int64_t submitted_ns, wake_ns;
+    int64_t wake_ns;
     uint16_t n_faults, n_stalls;
     bool is_cancelled;
     int error;
@@ -280,7 +280,6 @@ static void finish(struct reader *r, uint32_t i, int error)
     } else {
         r->stats.n_requests[q->ask.priority]++;
         r->stats.bytes[q->ask.priority] += q->landed;
-        r->stats.latency_ns += clock_now_ns(r->clock) - q->submitted_ns;
     }
 }
 
@@ -494,7 +493,7 @@ bool reader_submit(struct reader *r, const struct read_request *ask, struct err 
     if (i == NONE)
         return err_set(err, ERR_BUSY, "%" PRIu32 " reads are outstanding, which is the limit",
                        r->settings.requests_max);
-    r->requests[i] = (struct request){.ask = *ask, .state = REQUEST_QUEUED, .submitted_ns = clock_now_ns(r->clock)};
+    r->requests[i] = (struct request){.ask = *ask, .state = REQUEST_QUEUED};
     r->n_outstanding++;
     push_back(r, &r->queued[ask->priority], i);
     return true;

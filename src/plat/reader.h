@@ -47,9 +47,8 @@ struct reader_stats {
     uint64_t n_attempts, n_short, n_interrupted, n_eio;
     uint64_t bytes_landed; /* all attempts together */
     unsigned n_flying_max;
-    int64_t busy_ns;    /* at least one attempt in flight, as seen by the calls to the reader */
-    int64_t waited_ns;  /* spent in reader_wait */
-    int64_t latency_ns; /* from submit to done, summed over all requests done well */
+    int64_t busy_ns;   /* at least one attempt in flight, as seen by the calls to the reader */
+    int64_t waited_ns; /* spent in reader_wait */
 };
 
 struct reader;

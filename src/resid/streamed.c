@@ -28,7 +28,6 @@ struct streamed {
     struct spine_store *spine;
     struct policy *policy;
     struct weights *weights;
-    struct read_rates rates;
     bool is_direct;
 
     struct clock clock;
@@ -100,8 +99,9 @@ static bool open_reader(struct streamed *s, const struct streamed_settings *sett
     if (!new_reader(s, settings, &with, err)) return false;
     s->is_direct = settings->direct != DIRECT_OFF;
     if (settings->direct == DIRECT_AUTO) {
-        if (!read_rates_measure(&s->rates, s->alloc, catalogue, s->reader, settings->clock, err)) return false;
-        s->is_direct = s->rates.direct_bytes_per_s >= s->rates.buffered_bytes_per_s;
+        struct read_rates rates;
+        if (!read_rates_measure(&rates, s->alloc, catalogue, s->reader, settings->clock, err)) return false;
+        s->is_direct = rates.direct_bytes_per_s >= rates.buffered_bytes_per_s;
     }
     enum reader_direct direct = s->is_direct ? READER_DIRECT_IF_POSSIBLE : READER_BUFFERED;
     s->files = shard_files_add(s->alloc, s->reader, catalogue, direct, err);
@@ -341,11 +341,6 @@ const struct reader *streamed_reader(const struct streamed *s)
 const struct streamer_stats *streamed_stats(const struct streamed *s)
 {
     return streamer_stats(s->weights);
-}
-
-const struct read_rates *streamed_rates(const struct streamed *s)
-{
-    return &s->rates;
 }
 
 bool streamed_regret(const struct streamed *s, struct regret_figures *figures, struct err *err)

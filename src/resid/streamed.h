@@ -73,7 +73,6 @@ bool streamed_take_note(struct streamed *streamed, char text[STREAMED_NOTE_MAX])
 struct slots *streamed_slots(struct streamed *streamed);
 const struct reader *streamed_reader(const struct streamed *streamed);
 const struct streamer_stats *streamed_stats(const struct streamed *streamed);
-const struct read_rates *streamed_rates(const struct streamed *streamed); /* zeros where nothing was measured */
 /* Misses of the last wants beside the fewest possible; takes a few milliseconds. */
 bool streamed_regret(const struct streamed *streamed, struct regret_figures *figures, struct err *err) MUST_CHECK;
 bool streamed_is_direct(const struct streamed *streamed);

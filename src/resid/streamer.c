@@ -351,9 +351,7 @@ static bool embed(struct weights *weights, const uint32_t *tokens, size_t n, flo
         ASSERT(tokens[i] < s->inventory->config->vocab);
         uint32_t place = tokens[i] % s->with.embedding_rows_kept;
         float *kept = s->kept_rows + place * width;
-        if (s->kept_tokens[place] == tokens[i]) {
-            s->stats.n_rows_kept++;
-        } else {
+        if (s->kept_tokens[place] != tokens[i]) {
             s->kept_tokens[place] = NO_TOKEN;
             if (!read_row(s, tokens[i], kept, err)) return false;
             s->kept_tokens[place] = tokens[i];

@@ -21,10 +21,10 @@ struct streamer_settings {
 };
 
 struct streamer_stats {
-    uint64_t n_wants, n_handed_out, n_rows_read, n_rows_kept; /* embedding rows from disk, and found here */
-    uint64_t n_gave_way; /* experts that lost their slot to an earlier one of the same want */
-    int64_t waited_ns;   /* inside next, for the disk */
-    int64_t lead_ns;     /* between the beginning of a hinted read and the want that needed it, summed over all such */
+    uint64_t n_wants, n_handed_out, n_rows_read; /* the last: of the embedding, from disk */
+    uint64_t n_gave_way;                         /* experts that lost their slot to an earlier one of the same want */
+    int64_t waited_ns;                           /* inside next, for the disk */
+    int64_t lead_ns; /* between the beginning of a hinted read and the want that needed it, summed over all such */
 };
 
 /* ERR_DATA for experts in formats that kernels do not read as stored. */

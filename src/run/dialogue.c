@@ -43,7 +43,6 @@ struct dialogue {
     bool is_running;         /* the scheduler has the job */
     struct job_result ended; /* how the job ended */
     struct err failure;      /* of ours, which ended it; kind ERR_NONE: none */
-    uint32_t n_held;
     struct dialogue_result result;
 };
 
@@ -163,7 +162,6 @@ static void see_done(void *context, const struct job_result *result)
     struct dialogue *d = context;
     d->is_running = false;
     d->ended = *result;
-    d->n_held = result->n_held;
     d->result.usage = result->usage;
 }
 
@@ -319,11 +317,6 @@ bool dialogue_next(struct dialogue *dialogue, struct sampled *out, struct err *e
     return ok;
 }
 
-void dialogue_end_thinking(struct dialogue *dialogue)
-{
-    job_end_thinking(&dialogue->job);
-}
-
 const struct dialogue_result *dialogue_result(const struct dialogue *dialogue)
 {
     return &dialogue->result;
@@ -332,9 +325,4 @@ const struct dialogue_result *dialogue_result(const struct dialogue *dialogue)
 struct scheduler_stats dialogue_stats(const struct dialogue *dialogue)
 {
     return scheduler_stats(dialogue->scheduler);
-}
-
-uint32_t dialogue_held(const struct dialogue *dialogue)
-{
-    return dialogue->n_held;
 }

@@ -54,15 +54,9 @@ bool dialogue_start(struct dialogue *dialogue, const struct dialogue_request *re
  * that completes a stop string is given out like any other. */
 bool dialogue_next(struct dialogue *dialogue, struct sampled *out, struct err *err) MUST_CHECK;
 
-/* Thinking that goes on ends with the next id that is generated. */
-void dialogue_end_thinking(struct dialogue *dialogue);
-
 const struct dialogue_result *dialogue_result(const struct dialogue *dialogue);
 
 /* What its scheduler counted since dialogue_new. */
 struct scheduler_stats dialogue_stats(const struct dialogue *dialogue);
-
-/* How many ids were in the state when the last answer ended. */
-uint32_t dialogue_held(const struct dialogue *dialogue);
 
 #endif

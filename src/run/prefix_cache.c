@@ -135,7 +135,6 @@ bool prefix_cache_give_up_one(struct prefix_cache *cache)
     struct entry *e = &cache->entries[at];
     if (cache->on_leave && !e->is_saved) cache->on_leave(cache->context, &e->kv, e->ids, e->n);
     remove_entry(cache, at);
-    cache->stats.n_evicted++;
     return true;
 }
 

@@ -14,7 +14,7 @@
 struct prefix_cache;
 
 struct prefix_stats {
-    uint64_t n_hits, n_misses, n_tokens_saved, n_evicted;
+    uint64_t n_hits, n_misses, n_tokens_saved;
     uint32_t n_entries, n_blocks; /* blocks: each counted once per entry that holds it */
 };
 

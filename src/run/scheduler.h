@@ -40,7 +40,7 @@ struct scheduler_settings {
 struct draft_stats {
     uint64_t n_rows_with[DRAFT_DEPTHS]; /* how often a sequence had so many drafts in a pass; the last: or more */
     uint64_t n_passes, n_trials;        /* with drafts; of these, only to learn what drafts bring */
-    uint64_t n_steps, n_step_rows;      /* of the MTP layer, and their rows */
+    uint64_t n_steps;                   /* of the MTP layer */
     uint64_t n_restarts;                /* sequences of which it began anew */
     uint64_t n_step_missed, step_bytes; /* experts that it had to wait for, and all that was read meanwhile */
     double n_verify_missed;             /* more experts that verifying had to wait for, as estimated */

@@ -333,7 +333,6 @@ static bool run_step(struct scheduler *s, size_t n_rows)
     s->stats.n_called_off += why.kind == ERR_CANCELLED;
     struct pass_seen seen = between(&before, &after, n_rows);
     stats->n_steps++;
-    stats->n_step_rows += n_rows;
     stats->n_step_missed += seen.n_missed;
     stats->step_bytes += after.bytes - before.bytes;
     stats->steps_ns += seen.ns;

@@ -34,7 +34,6 @@ enum {
     BLOCK_BYTES = 16 << 10,
     BACKLOG = 1024,
     HEADERS_BYTES_MAX = 32 << 10,
-    STOP_WAIT_S = 10,
     SEND_BYTES = 128 << 10, /* what the system keeps of an answer that is not read; it takes twice as much */
 };
 
