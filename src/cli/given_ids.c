@@ -1,11 +1,12 @@
 #include "cli/given_ids.h"
 
 #include "cli/library.h"
+#include "fmt/token_list.h"
 #include <string.h>
 
 #define FILE_BYTES_MAX (UINT64_C(64) << 20)
 
-bool given_ids(struct token_list *list, const struct command_context *context, struct err *err)
+static bool read_ids(struct token_list *list, const struct command_context *context, struct err *err)
 {
     const struct settings *s = context->settings;
     *list = (struct token_list){0};
@@ -26,7 +27,7 @@ bool given_ids_prompt(struct weir_prompt **prompt, struct weir_model *model, con
 {
     struct token_list ids;
     struct weir_error error;
-    bool ok = given_ids(&ids, context, err) &&
+    bool ok = read_ids(&ids, context, err) &&
               library_ok(weir_prompt_of_ids(prompt, model, ids.ids, ids.n, &error), &error, err);
     token_list_fini(&ids);
     return ok;

@@ -2,13 +2,9 @@
 #define CLI_GIVEN_IDS_H
 /* The token ids that a command was given. */
 #include "cli/commands.h"
-#include "fmt/token_list.h"
 #include "weir/weir.h"
 
-/* The ids of --ids or --ids-file; exactly one of them must be given. */
-bool given_ids(struct token_list *list, const struct command_context *context, struct err *err) MUST_CHECK;
-
-/* The same as a prompt. */
+/* The ids of --ids or --ids-file as a prompt; exactly one of the two must be given. */
 bool given_ids_prompt(struct weir_prompt **prompt, struct weir_model *model, const struct command_context *context,
                       struct err *err) MUST_CHECK;
 

@@ -27,7 +27,8 @@ void builder_fini(struct builder *b)
     *b = (struct builder){0};
 }
 
-uint32_t build_fail(struct builder *b, const struct err *err)
+/* What was built is no node: the caller may go on, and build_ok tells. The first failure stays. */
+static uint32_t build_fail(struct builder *b, const struct err *err)
 {
     if (b->err.kind == ERR_NONE) b->err = *err;
     return 0;

@@ -23,8 +23,7 @@ struct builder {
 bool builder_init(struct builder *builder, struct alloc *alloc, struct err *err) MUST_CHECK;
 void builder_fini(struct builder *builder); /* safe twice and on a zeroed struct */
 
-/* Says that it failed; returns 0. The first failure stays. */
-uint32_t build_fail(struct builder *builder, const struct err *err);
+/* False when anything that was built before failed, with the first failure. */
 bool build_ok(struct builder *builder, struct err *err) MUST_CHECK;
 
 uint32_t build_term(struct builder *builder, uint32_t term);

@@ -142,10 +142,3 @@ void dfa_fini(struct dfa *dfa)
     alloc_put(dfa->alloc, dfa->runs);
     *dfa = (struct dfa){0};
 }
-
-uint32_t dfa_run(const struct dfa *dfa, const char *bytes, size_t n)
-{
-    uint32_t state = dfa->n_states > 1 ? DFA_START : DFA_DEAD;
-    for (size_t i = 0; i < n && state != DFA_DEAD; i++) state = dfa_step(dfa, state, (unsigned char)bytes[i]);
-    return state;
-}

@@ -46,7 +46,4 @@ static inline uint32_t dfa_step(const struct dfa *dfa, uint32_t state, unsigned 
 /* The same automaton, state by state. Said only of small ones; large ones are the same when they are one. */
 bool dfa_is_same(const struct dfa *a, const struct dfa *b);
 
-/* The state after all of these bytes, from the start. */
-uint32_t dfa_run(const struct dfa *dfa, const char *bytes, size_t n);
-
 #endif

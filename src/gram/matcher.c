@@ -183,7 +183,7 @@ bool matcher_can_continue(const struct matcher *m)
 
 bool matcher_is_complete(const struct matcher *m)
 {
-    return matcher_accepts(m) && m->n_now == 0;
+    return matcher_accepts(m) && !matcher_can_continue(m);
 }
 
 bool matcher_is_thinking(const struct matcher *m)

@@ -91,9 +91,6 @@ void set_resume(struct matcher *m, uint32_t stack);
 /* Adds where a place goes by a byte. */
 void set_step(struct matcher *m, const struct place *place, uint8_t byte);
 
-/* The words of a list that go on with `byte` behind `depth` bytes, among words[*first..*end). */
-void words_narrow(const struct grammar *g, uint32_t *first, uint32_t *end, uint32_t depth, uint8_t byte);
-
 /* One byte in an automaton, with units counted in *units; DFA_DEAD when it does not fit. */
 static inline uint32_t leaf_step(const struct dfa *dfa, const struct gram_node *node, uint32_t state, uint32_t *units,
                                  uint8_t byte)

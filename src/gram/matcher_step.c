@@ -297,7 +297,8 @@ void set_resume(struct matcher *m, uint32_t stack)
 
 /* ---- stepping ---- */
 
-void words_narrow(const struct grammar *g, uint32_t *first, uint32_t *end, uint32_t depth, uint8_t byte)
+/* The words of a list that go on with `byte` behind `depth` bytes, among words[*first..*end). */
+static void narrow_words(const struct grammar *g, uint32_t *first, uint32_t *end, uint32_t depth, uint8_t byte)
 {
     uint32_t bounds[2];
     for (int i = 0; i < 2; i++) { /* the first word whose byte is not below `byte`, then not below byte + 1 */
@@ -348,7 +349,7 @@ static void step_words(struct matcher *m, const struct place *place, uint8_t byt
     const struct gram_members *list = node->kind == NODE_WORDS ? NULL : &g->member_lists[node->a];
     uint32_t base = g->lists[list ? list->words : node->a].first;
     uint32_t first = place->a + base, end = place->b + base, depth = place->c, filter = filter_of(m, place->stack);
-    words_narrow(g, &first, &end, depth, byte);
+    narrow_words(g, &first, &end, depth, byte);
     if (first == end) return;
     const struct gram_word *word = &g->words[first];
     if (word->bytes == depth + 1) {

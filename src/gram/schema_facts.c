@@ -120,8 +120,9 @@ bool schema_says_nothing(const struct schema_part *part)
     return true;
 }
 
-bool schema_count(const struct schema *s, const struct schema_part *part, const char *key, uint32_t max,
-                  uint32_t *value, bool *found, struct err *err)
+/* A whole number of a keyword, at most max; *value is left alone when the keyword is not there. */
+static bool read_count(const struct schema *s, const struct schema_part *part, const char *key, uint32_t max,
+                       uint32_t *value, bool *found, struct err *err)
 {
     struct json_object *number;
     *found = json_object_object_get_ex(part->schema, key, &number);
@@ -317,9 +318,9 @@ static bool read_counts(const struct schema *s, const struct schema_part *part, 
         {"maxItems", SCHEMA_ITEMS_MAX, &f->max_items, false},
     };
     for (int i = 0; i < 4; i++) {
-        uint32_t value;
+        uint32_t value = 0;
         bool found;
-        if (!schema_count(s, part, counts[i].key, counts[i].limit, &value, &found, err)) return false;
+        if (!read_count(s, part, counts[i].key, counts[i].limit, &value, &found, err)) return false;
         if (found && (counts[i].is_min ? value > *counts[i].value : value < *counts[i].value)) *counts[i].value = value;
     }
     if (f->min_length > f->max_length)

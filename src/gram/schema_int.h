@@ -110,10 +110,6 @@ bool schema_expand(const struct schema *s, struct schema_parts *parts, struct er
 bool schema_list(const struct schema *s, const struct schema_part *part, const char *key, struct json_object **list,
                  struct err *err) MUST_CHECK;
 
-/* A whole number of a keyword, at most max; *value is left alone when the keyword is not there. */
-bool schema_count(const struct schema *s, const struct schema_part *part, const char *key, uint32_t max,
-                  uint32_t *value, bool *found, struct err *err) MUST_CHECK;
-
 bool schema_check_keywords(const struct schema *s, const struct schema_part *part, struct err *err) MUST_CHECK;
 bool schema_says_nothing(const struct schema_part *part);
 

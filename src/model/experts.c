@@ -17,8 +17,9 @@ static void swiglu_range(void *context, size_t begin, size_t end, unsigned threa
     f->kern.swiglu(f->gate + begin, f->gate + begin, f->up + begin, end - begin);
 }
 
-void swiglu_run(struct forward *f, float *y, const struct matrix *gate, const struct matrix *up,
-                const struct matrix *down, const float *x, size_t n_rows)
+/* y = down(silu(gate x) * up x) for up to FEED_ROWS rows, with the pass's gate and up as scratch. */
+static void swiglu_run(struct forward *f, float *y, const struct matrix *gate, const struct matrix *up,
+                       const struct matrix *down, const float *x, size_t n_rows)
 {
     ASSERT(n_rows <= FEED_ROWS);
     linear_apply_pair(&f->linear, f->gate, gate, f->up, up, x, n_rows);

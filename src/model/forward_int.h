@@ -146,11 +146,7 @@ void foresee_run(struct forward *f, uint32_t next);
 /* update = experts(normed), router included. */
 bool experts_run(struct forward *f, uint32_t layer, const struct block_weights *block, struct err *err) MUST_CHECK;
 
-/* y = down(silu(gate x) * up x) for up to FEED_ROWS rows, with the pass's gate and up as scratch. */
-void swiglu_run(struct forward *f, float *y, const struct matrix *gate, const struct matrix *up,
-                const struct matrix *down, const float *x, size_t n_rows);
-
-/* The same for all rows of the pass, from normed; asks between tiles whether it goes on. */
+/* y = down(silu(gate x) * up x) for all rows x of the pass, from normed; asks between tiles whether it goes on. */
 bool feed_run(struct forward *f, uint32_t layer, float *y, const struct matrix *gate, const struct matrix *up,
               const struct matrix *down, struct err *err) MUST_CHECK;
 

@@ -136,12 +136,6 @@ uint32_t kv_blocks_for(uint32_t n_rows)
     return n_rows / KV_BLOCK_ROWS + (n_rows % KV_BLOCK_ROWS != 0);
 }
 
-uint64_t kv_bytes_for(const struct kv_layout *layout, uint32_t n_rows)
-{
-    return kv_blocks_for(n_rows) *
-           (layout->block_bytes + CACHE_LINE + sizeof(struct kv_block) + sizeof(struct kv_block *));
-}
-
 bool kv_fork(struct kv *to, const struct kv *from, uint32_t n_rows, struct err *err)
 {
     uint32_t n_blocks = kv_blocks_for(n_rows);

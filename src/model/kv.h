@@ -92,8 +92,7 @@ void kv_put_key(struct kv *kv, uint32_t layer, uint32_t position, const float *r
 const float *kv_latent(const struct kv *kv, uint32_t layer, uint32_t position, float *scratch);
 const float *kv_key(const struct kv *kv, uint32_t layer, uint32_t position, float *scratch);
 
-/* Blocks that n_rows rows need, and bytes that they take. */
+/* Blocks that n_rows rows need. */
 uint32_t kv_blocks_for(uint32_t n_rows);
-uint64_t kv_bytes_for(const struct kv_layout *layout, uint32_t n_rows);
 
 #endif

@@ -29,12 +29,6 @@ void history_push(struct history *history, uint32_t id)
     history->ids[history->n++] = id;
 }
 
-void history_pop(struct history *history, uint32_t n)
-{
-    ASSERT(n <= history->n - history->n_prompt); /* the prompt is never taken back */
-    history->n -= n;
-}
-
 uint32_t history_generated(const struct history *history)
 {
     return history->n - history->n_prompt;

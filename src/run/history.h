@@ -2,12 +2,12 @@
 #define RUN_HISTORY_H
 /* The ids of one sequence: its prompt, then what was generated.
  *
- * Penalties, the draw counter and prompt lookup all read this one stream. A draft counts as if it had been emitted once
- * it is pushed; popping it takes that back. Push and pop cost nothing, because nothing is derived here: the sampler
- * counts the ids of a window when a penalty asks for it, which is small next to one look at the logits.
+ * Penalties, the draw counter and prompt lookup all read this one stream. A draft comes in when it turns out to be what
+ * is drawn, never before. To push costs nothing, because nothing is derived here: the sampler counts the ids of a
+ * window when a penalty asks for it, which is small next to one look at the logits.
  *
- * Owned by one thread. Memory is taken once, in history_reserve (the name history_init is
- * taken by libedit, which the program links). history_fini is safe twice and on a zeroed struct. */
+ * Owned by one thread. Memory is taken once, in history_reserve (libedit, which the program links, has taken the name
+ * history_init). history_fini is safe twice and on a zeroed struct. */
 #include "base/alloc.h"
 
 struct history {
@@ -24,9 +24,6 @@ void history_fini(struct history *history);
 void history_start(struct history *history, const uint32_t *prompt, uint32_t n);
 
 void history_push(struct history *history, uint32_t id);
-
-/* Takes back the last n generated ids. */
-void history_pop(struct history *history, uint32_t n);
 
 /* Ids generated so far, which is the index t of the next one. */
 uint32_t history_generated(const struct history *history);

@@ -9,14 +9,14 @@ static bool ends_with(const char *name, const char *end)
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
-bool verify_is_scale(const char *name)
+static bool is_scale(const char *name)
 {
     return ends_with(name, ".qs") || ends_with(name, ".weight_scale_inv");
 }
 
 void verify_values_begin(struct verify_values *v, const struct tensor *tensor)
 {
-    *v = (struct verify_values){.tensor = tensor, .is_scale = verify_is_scale(tensor->name)};
+    *v = (struct verify_values){.tensor = tensor, .is_scale = is_scale(tensor->name)};
     switch (tensor->dtype) {
     case DTYPE_F32: v->value_bytes = 4; break;
     case DTYPE_F16:

@@ -16,7 +16,4 @@ struct verify_values {
 void verify_values_begin(struct verify_values *values, const struct tensor *tensor);
 void verify_values_add(struct verify_values *values, const unsigned char *bytes, uint64_t n);
 
-/* Whether a tensor of this name holds scales. */
-bool verify_is_scale(const char *name);
-
 #endif
