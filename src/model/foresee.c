@@ -51,7 +51,7 @@ void foresee_run(struct forward *f, uint32_t next)
     const struct config *c = &f->config;
     size_t n_rows = f->n_rows < FEED_ROWS ? f->n_rows : FEED_ROWS, n = c->n_experts_per_token, n_sure = (n + 1) / 2;
     while (next < c->n_layers && !c->is_sparse[next]) next++;
-    if (!f->options.foresees || next >= c->n_layers) return;
+    if (!f->options.foresees || next >= c->n_layers || !f->weights->ops->lacks(f->weights, next)) return;
     const struct block_weights *block = &f->spine->blocks[next];
     const float *bias = vector_of(block, ROLE_ROUTER_BIAS);
     for (size_t r = 0; r < n_rows; r++)

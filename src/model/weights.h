@@ -42,6 +42,9 @@ struct weights_ops {
     void (*unpin)(struct weights *weights, struct lease *lease);
     /* Forgets what is left of the last want: a pass was called off. Leases handed out stay. */
     void (*drop)(struct weights *weights);
+    /* Whether an expert of `layer` is neither in memory nor on its way there: else no hint at the layer brings
+     * anything, and what it takes to give one is saved. */
+    bool (*lacks)(const struct weights *weights, uint32_t layer);
     /* n experts that are expected to be wanted; the first n_sure of them more likely than not by far. */
     void (*hint)(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n_sure, size_t n);
     /* Called whenever the engine thread looks up from its work, a dozen times a layer: keeps reads going. */

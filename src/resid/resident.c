@@ -224,6 +224,12 @@ static void resident_unpin(struct weights *weights, struct lease *lease)
     *lease = (struct lease){0};
 }
 
+static bool resident_lacks(const struct weights *weights, uint32_t layer)
+{
+    (void)weights, (void)layer;
+    return false;
+}
+
 static void resident_hint(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n_sure, size_t n)
 {
     (void)weights, (void)layer, (void)ids, (void)n_sure, (void)n; /* everything is here already */
@@ -248,8 +254,8 @@ static bool resident_embed(struct weights *weights, const uint32_t *tokens, size
 bool resident_open(struct resident **resident, struct alloc *alloc, struct file_system fs,
                    const struct inventory *inventory, struct err *err)
 {
-    static const struct weights_ops ops = {resident_want, resident_next, resident_unpin, resident_drop,
-                                           resident_hint, resident_tend, resident_embed};
+    static const struct weights_ops ops = {resident_want,  resident_next, resident_unpin, resident_drop,
+                                           resident_lacks, resident_hint, resident_tend,  resident_embed};
     (void)fs;
     struct resident *r = alloc_get(alloc, sizeof *r, err);
     *resident = NULL;

@@ -334,6 +334,14 @@ bool slots_has(const struct slots *s, uint32_t key)
     return s->slot_of[key] != NO_SLOT && s->slots[s->slot_of[key]].state == SLOT_RESIDENT;
 }
 
+bool slots_hold_layer(const struct slots *s, uint32_t layer)
+{
+    const uint32_t *slot_of = s->slot_of + slots_key(s, layer, 0);
+    uint32_t expert = 0, n_experts = s->with.inventory->config->n_experts;
+    while (expert < n_experts && slot_of[expert] != NO_SLOT) expert++;
+    return expert == n_experts;
+}
+
 bool slots_hint_room(const struct slots *s)
 {
     return !reader_has_queued(s->with.reader, READ_SWEEP) && reader_room(s->with.reader) >= 2 * s->pieces_max;

@@ -53,6 +53,10 @@ void slots_unpin(struct slots *slots, uint32_t slot);
 /* Whether a want would be a hit; takes nothing. */
 bool slots_has(const struct slots *slots, uint32_t key);
 
+/* Whether each expert of the layer holds a slot: it is there or being loaded, so that no hint at it would do anything.
+ */
+bool slots_hold_layer(const struct slots *slots, uint32_t layer);
+
 /* Whether a hint may begin now: nothing more urgent is queued, and the reader has room to spare. */
 bool slots_hint_room(const struct slots *slots);
 /* Whether no read is under way. */

@@ -288,6 +288,12 @@ static void tend(struct weights *weights)
     keep_going(streamer_of(weights));
 }
 
+static bool lacks(const struct weights *weights, uint32_t layer)
+{
+    const struct streamer *s = (const struct streamer *)weights;
+    return s->inventory->layers[layer].experts && !slots_hold_layer(s->slots, layer);
+}
+
 static void hint(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n_sure, size_t n)
 {
     struct streamer *s = streamer_of(weights);
@@ -396,7 +402,7 @@ static bool make_embedding(struct streamer *s, struct err *err)
 
 bool streamer_new(struct weights **out, struct alloc *alloc, const struct streamer_settings *settings, struct err *err)
 {
-    static const struct weights_ops ops = {want, next, unpin, drop_want, hint, tend, embed};
+    static const struct weights_ops ops = {want, next, unpin, drop_want, lacks, hint, tend, embed};
     const struct inventory *inventory = settings->slots.inventory;
     ASSERT(settings->embedding_rows_kept > 0);
     if (!check_formats(inventory, err)) return false;

@@ -132,6 +132,48 @@ static void same_for_any_placement(void **state)
         check_placement(&(struct placement){shares[i / 8], i & 1, (i & 2) != 0, (i & 4) != 0, i});
 }
 
+static struct {
+    uint32_t lacking; /* the only layer that lacks an expert, or so it is told */
+    unsigned n_hints;
+} watched;
+
+static bool tell_lacks(const struct weights *weights, uint32_t layer)
+{
+    (void)weights;
+    return layer == watched.lacking;
+}
+
+static void count_hint(struct weights *weights, uint32_t layer, const uint32_t *ids, size_t n_sure, size_t n)
+{
+    (void)weights, (void)ids;
+    assert_int_equal(layer, watched.lacking);
+    assert_true(n_sure <= n && n <= model.config.n_experts);
+    watched.n_hints++;
+}
+
+/* What it takes to give a hint is only worth while where a hint can bring something. */
+static void hints_are_for_layers_that_lack_experts(void **state)
+{
+    (void)state;
+    model.weights = resident_weights(model.resident);
+    const struct weights_ops *ops = model.weights->ops;
+    struct weights_ops watching = *ops;
+    uint32_t sparse = 0;
+    watching.lacks = tell_lacks;
+    watching.hint = count_hint;
+    while (!model.config.is_sparse[sparse]) sparse++;
+    model.weights->ops = &watching;
+    for (int i = 0; i < 2; i++) {
+        watched.lacking = i == 0 ? sparse + 1 : UINT32_MAX;
+        watched.n_hints = 0;
+        run(logits, NUMERICS_EXACT, 1, 8, true);
+        printf("%s: %u hints\n", i == 0 ? "one layer lacks an expert" : "none does", watched.n_hints);
+        assert_int_equal(watched.n_hints, i == 0 ? TOKENS / 8 : 0);
+        assert_memory_equal(logits, truth[NUMERICS_EXACT], (size_t)TOKENS * model.config.vocab * sizeof *logits);
+    }
+    model.weights->ops = ops;
+}
+
 static void a_missing_policy_or_allocation_leaves_nothing(void **state)
 {
     (void)state;
@@ -164,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_for_any_placement),
+        cmocka_unit_test(hints_are_for_layers_that_lack_experts),
         cmocka_unit_test(a_missing_policy_or_allocation_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, open_model_and_truth, close_model_and_truth);

@@ -146,6 +146,7 @@ static void a_want_gives_each_expert_once(void **state)
     for (uint32_t layer = 1; layer <= 4; layer++) {
         const uint32_t ids[2] = {0, 2};
         struct lease leases[2];
+        assert_false(w->ops->lacks(w, layer));
         w->ops->hint(w, layer, ids, 1, 2);
         assert_true(w->ops->want(w, layer, ids, 2, ORDER_ASCENDING, &err));
         for (int i = 0; i < 2; i++) {

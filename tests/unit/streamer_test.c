@@ -317,6 +317,8 @@ static void a_look_after_slow_reads_is_short(void **state)
     for (uint32_t e = 0; e < r.config.n_experts; e++) ids[e] = e;
     const struct slots_stats *stats = slots_stats(streamer_slots(r.weights));
     uint64_t before = device.n_attempts, most = 0;
+    assert_true(r.weights->ops->lacks(r.weights, layer));
+    assert_int_equal(stats->n_resident, 0);
     r.weights->ops->hint(r.weights, layer, ids, r.config.n_experts, r.config.n_experts);
     for (; stats->n_resident < r.config.n_experts && n_looks < LOOKS_MAX; n_looks++) {
         uint64_t at = device.n_attempts;
@@ -325,6 +327,8 @@ static void a_look_after_slow_reads_is_short(void **state)
     }
     printf("%d experts in %d looks, of %d reads at most\n", (int)stats->n_resident, (int)n_looks, (int)most);
     assert_int_equal(stats->n_resident, r.config.n_experts);
+    assert_false(r.weights->ops->lacks(r.weights, layer));
+    assert_true(r.weights->ops->lacks(r.weights, layer + 1));
     assert_true(n_looks > 1);
     assert_true(most <= READS_A_LOOK);
     assert_true(device.n_attempts - before > READS_A_LOOK); /* or one look could have been all of it */
