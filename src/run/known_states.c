@@ -67,6 +67,11 @@ void known_release(struct known_states *known, uint32_t n_blocks)
     known->n_reserved -= n_blocks;
 }
 
+void known_await_nobody(struct known_states *known)
+{
+    known->is_waited_for = false;
+}
+
 uint32_t known_take(struct known_states *known, struct kv *kv, const uint32_t *ids, uint32_t n, uint32_t n_max)
 {
     struct known_states *k = known;

@@ -42,6 +42,9 @@ void known_fini(struct known_states *known);
 bool known_reserve(struct known_states *known, uint32_t n_blocks, bool may_wait) MUST_CHECK;
 void known_release(struct known_states *known, uint32_t n_blocks);
 
+/* Nobody waits for blocks any more: whoever known_reserve refused has left. */
+void known_await_nobody(struct known_states *known);
+
 /* An empty kv takes over the longest beginning of the ids that is known, at most n_max tokens: from memory, or from
  * disk where that has a block more. Returns how many. */
 uint32_t known_take(struct known_states *known, struct kv *kv, const uint32_t *ids, uint32_t n, uint32_t n_max);

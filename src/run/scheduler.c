@@ -263,6 +263,7 @@ static void admit(struct scheduler *s, struct job *job)
 
 static bool admit_next(struct scheduler *s)
 {
+    if (s->n_waiting == 0) known_await_nobody(&s->known);
     if (s->n_waiting == 0 || s->n_running == s->settings.n_running_max) return false;
     uint32_t at = first_in_line(s);
     struct job *job = s->waiting[at];

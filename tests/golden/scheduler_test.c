@@ -4,6 +4,7 @@
 #include "run/random.h"
 #include "run/scheduler.h"
 #include "support/check.h"
+#include "support/temp_folder.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -244,6 +245,49 @@ static void admission_is_by_projected_bytes(void **state)
     rig_close(&rig);
 }
 
+/* Saves make way for somebody who waits for blocks; and go on when whoever waited has left. */
+static void who_left_the_queue_holds_up_no_save(void **state)
+{
+    (void)state;
+    struct scheduler_rig rig;
+    struct temp_folder folder;
+    struct ssd_cache *ssd;
+    struct err err = {0};
+    temp_folder_make(&folder);
+    rig_open(&rig, 4, 8);
+    struct kv_pool *pool = forward_kv_pool(engine_forward(rig.engine));
+    const struct ssd_settings settings = {
+        .dir = folder.path,
+        .bytes_max = 1 << 30,
+        .pool = pool,
+        .fs = file_system_real(),
+        .saver = {.ws = write_system_real(), .clock = clock_simulated(&rig.time)},
+    };
+    if (!ssd_cache_open(&ssd, &rig.alloc, &settings, &err)) fail_msg("%s", err.text);
+    pool->n_blocks_max = 3;
+    rig.settings.prefix_blocks_max = 3;
+    rig.settings.ssd = ssd;
+    rig.settings.demote_idle_ns = 1000 * MS;
+    rig_start(&rig);
+    submit(&rig, cast(&rig, 0, 10, 60)); /* two blocks */
+    submit(&rig, cast(&rig, 1, 60, 30)); /* two blocks: must wait */
+    for (int step = 0; step < 3; step++) scheduler_step(rig.scheduler);
+    assert_int_equal(rig.actors[1].start_order, 0);
+    job_cancel(&rig.actors[1].job);
+    run_out(&rig);
+    assert_int_equal(rig.actors[1].result.reason, STOP_CANCELLED);
+    assert_int_equal(rig.actors[0].result.reason, STOP_LENGTH);
+    assert_int_equal(ssd_cache_stats(ssd).n_saved, 0);
+    rig.time.now_ns += rig.settings.demote_idle_ns;
+    for (int step = 0; step < 20; step++) scheduler_step(rig.scheduler);
+    assert_int_equal(ssd_cache_stats(ssd).n_saved, 1); /* what rests is saved though nobody comes any more */
+    scheduler_free(rig.scheduler);
+    ssd_cache_close(ssd);
+    engine_close(rig.engine);
+    assert_int_equal(rig.alloc.live, 0);
+    temp_folder_remove(&folder);
+}
+
 /* The longest time between two ids of an answer while somebody's long prompt is read beside it. */
 static int64_t longest_stall(int64_t stall_ns_max, uint32_t *n_passes)
 {
@@ -439,6 +483,7 @@ int main(void)
         cmocka_unit_test(the_queue_is_bounded),
         cmocka_unit_test(first_come_first_served_and_people_before_programs),
         cmocka_unit_test(admission_is_by_projected_bytes),
+        cmocka_unit_test(who_left_the_queue_holds_up_no_save),
         cmocka_unit_test(answers_stand_still_for_so_long_only),
         cmocka_unit_test(a_failure_stays_with_its_job),
         cmocka_unit_test(thinking_ends_when_it_is_told_to),
