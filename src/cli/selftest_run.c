@@ -239,8 +239,8 @@ static bool restore(struct session *session, struct transcript *out, uint32_t *n
     token_list_init(&ids, alloc, HELD_MAX);
     bool ok = state_file_peek(path, alloc, file_system_real(), &identity, &session->kv.pool->layout, &ids, err) &&
               check_restored_ids(&ids, err);
-    ok = ok &&
-         state_file_read(path, alloc, file_system_real(), &identity, &session->kv, (uint32_t)ids.n - 1, &is_torn, err);
+    ok = ok && state_file_read(path, alloc, file_system_real(), &identity, &session->kv, ids.ids, (uint32_t)ids.n - 1,
+                               &is_torn, err);
     if (ok && (is_torn || session->kv.n_rows != ids.n - 1))
         ok = err_set(err, ERR_FAILED, "the saved state is damaged: %" PRIu32 " of %zu tokens", session->kv.n_rows,
                      ids.n);

@@ -52,7 +52,7 @@ static bool read_rows(struct weir_session *s, const char *path, struct token_lis
     if (!scheduler_make_room(e->scheduler, (uint32_t)ids->n))
         return err_set(err, ERR_BUSY, "%s: there is no room for a state of %zu tokens", path, ids->n);
     kv_init(&kv, forward_kv_pool(engine_forward(e->engine)));
-    bool ok = state_file_read(path, e->alloc, e->model->fs, &identity, &kv, (uint32_t)ids->n, &is_torn, err);
+    bool ok = state_file_read(path, e->alloc, e->model->fs, &identity, &kv, ids->ids, (uint32_t)ids->n, &is_torn, err);
     if (ok) ids->n = kv.n_rows;
     if (ok && kv.n_rows > 0) scheduler_remember(e->scheduler, &kv, ids->ids, kv.n_rows);
     kv_fini(&kv);

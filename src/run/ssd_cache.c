@@ -242,7 +242,7 @@ uint32_t ssd_cache_restore(struct ssd_cache *cache, struct kv *kv, const uint32_
     struct state *state = &c->states[at];
     int64_t begin = clock_now_ns(c->settings.saver.clock);
     if (!saver_path(path, c->dir, state->name)) return 0;
-    if (!state_file_read(path, c->alloc, c->settings.fs, &c->settings.identity, kv, k, &is_torn, &err)) {
+    if (!state_file_read(path, c->alloc, c->settings.fs, &c->settings.identity, kv, ids, k, &is_torn, &err)) {
         if (err.kind == ERR_NOMEM || err.kind == ERR_BUSY) return 0; /* not the file's fault */
         failed(c, &err);
         forget(c, at);

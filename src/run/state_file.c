@@ -226,19 +226,23 @@ static bool read_blocks(const struct file *file, const struct header *h, struct 
 }
 
 bool state_file_read(const char *path, struct alloc *alloc, struct file_system fs,
-                     const struct state_identity *identity, struct kv *kv, uint32_t n_max, bool *is_torn,
-                     struct err *err)
+                     const struct state_identity *identity, struct kv *kv, const uint32_t *ids, uint32_t n,
+                     bool *is_torn, struct err *err)
 {
     struct file file;
     struct header h;
     ASSERT(kv->n_blocks == 0);
     *is_torn = false;
     if (!open_checked(&file, &h, path, alloc, fs, identity, &kv->pool->layout, err)) return false;
-    uint32_t *ids = read_ids(&file, &h, alloc, err); /* rows are worth nothing without the ids that they are for */
-    bool ok = ids && read_blocks(&file, &h, kv, h.n_rows < n_max ? h.n_rows : n_max, is_torn, err);
+    if (n > h.n_rows) n = h.n_rows;
+    uint32_t *held = read_ids(&file, &h, alloc, err); /* rows are worth nothing without the ids that they are for */
+    bool ok = held != NULL;
+    if (ok && memcmp(held, ids, n * sizeof *ids) != 0)
+        ok = err_set(err, ERR_DATA, "%s: holds the rows of another text than it did", path);
+    ok = ok && read_blocks(&file, &h, kv, n, is_torn, err);
     if (ok) kv->n_mtp_rows = h.n_mtp_rows < kv->n_rows ? h.n_mtp_rows : kv->n_rows;
     if (!ok) kv_truncate(kv, 0);
-    alloc_put(alloc, ids);
+    alloc_put(alloc, held);
     file_close(&file);
     return ok;
 }

@@ -44,10 +44,12 @@ bool state_file_peek(const char *path, struct alloc *alloc, struct file_system f
                      const struct state_identity *identity, const struct kv_layout *layout, struct token_list *ids,
                      struct err *err) MUST_CHECK;
 
-/* Fills an empty `kv` with the first rows of the file, at most n_max. kv->n_rows tells how many came: fewer than were
- * asked for when the rest is damaged, and then *is_torn. On failure the kv is empty. */
+/* Fills an empty `kv` with the rows of the first n of `ids`, which those of the file must be: whatever became of the
+ * file since it was looked at, no row of another text is taken for one of this. kv->n_rows tells how many came: fewer
+ * than were asked for when the file has no more, or the rest is damaged, and then *is_torn. On failure the kv is empty.
+ */
 bool state_file_read(const char *path, struct alloc *alloc, struct file_system fs,
-                     const struct state_identity *identity, struct kv *kv, uint32_t n_max, bool *is_torn,
-                     struct err *err) MUST_CHECK;
+                     const struct state_identity *identity, struct kv *kv, const uint32_t *ids, uint32_t n,
+                     bool *is_torn, struct err *err) MUST_CHECK;
 
 #endif

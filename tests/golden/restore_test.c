@@ -63,7 +63,8 @@ static void check_length(struct engine *engine, const struct temp_folder *folder
     feed(&lived, 0, n);
     if (with_mtp) absorb_mtp(&lived, n);
     if (!state_file_write(path, engine_alloc(engine), write_system_real(), &identity, &lived.kv, ids, n, &err) ||
-        !state_file_read(path, engine_alloc(engine), file_system_real(), &identity, &restored.kv, n, &is_torn, &err))
+        !state_file_read(path, engine_alloc(engine), file_system_real(), &identity, &restored.kv, ids, n, &is_torn,
+                         &err))
         fail_msg("%s", err.text);
     assert_false(is_torn);
     assert_int_equal(session_tokens(&restored), n);

@@ -445,7 +445,8 @@ static void change_states(struct world *w)
         token_list_init(&ids, &w->alloc, 1 << 20);
         kv_init(&kv, pool);
         if (!state_file_peek(path, &w->alloc, file_system_real(), &identity, &pool->layout, &ids, &err) ||
-            !state_file_read(path, &w->alloc, file_system_real(), &identity, &kv, UINT32_MAX, &is_torn, &err))
+            !state_file_read(path, &w->alloc, file_system_real(), &identity, &kv, ids.ids, (uint32_t)ids.n, &is_torn,
+                             &err))
             fail_msg("%s", err.text);
         float *row = (float *)(uintptr_t)kv_latent(&kv, 0, 0, NULL);
         for (uint32_t i = 0; i < pool->layout.latent_width; i++) row[i] = -row[i];

@@ -200,6 +200,40 @@ static void damage_and_links_are_left_alone(void **state)
 }
 
 /* A state that the cap would never hold is not written, and that is said once. */
+/* Somebody gives two files each other's names: both are whole, and each holds rows of another text than its name says.
+ */
+static void names_that_were_exchanged_mislead_nobody(void **state)
+{
+    (void)state;
+    struct subject s;
+    char paths[2][700], spare[700];
+    const struct dirent *entry;
+    size_t n = 0;
+    subject_open(&s, 1 << 30);
+    save(&s, 1, 100);
+    save(&s, 2, 100);
+    DIR *dir = opendir(s.folder.path);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)))
+        if (strstr(entry->d_name, ".weirkv") && n < 2)
+            snprintf(paths[n++], sizeof paths[0], "%s/%s", s.folder.path, entry->d_name);
+    closedir(dir);
+    assert_int_equal(n, 2);
+    snprintf(spare, sizeof spare, "%s/spare", s.folder.path);
+    assert_int_equal(rename(paths[0], spare), 0);
+    assert_int_equal(rename(paths[1], paths[0]), 0);
+    assert_int_equal(rename(spare, paths[1]), 0);
+    assert_int_equal(restore(&s, 1, 100), 0); /* behind a cache that is open */
+    assert_int_equal(ssd_cache_stats(s.cache).n_states, 1);
+    reopen(&s, 1 << 30, 7); /* and before it is opened */
+    assert_int_equal(ssd_cache_stats(s.cache).n_states, 2);
+    assert_int_equal(restore(&s, 1, 100), 0);
+    assert_int_equal(restore(&s, 2, 100), 0);
+    save(&s, 2, 100);
+    assert_int_equal(restore(&s, 2, 100), 100); /* what is saved anew is good again */
+    subject_close(&s);
+}
+
 static void what_would_not_fit_is_not_written(void **state)
 {
     (void)state;
@@ -487,6 +521,7 @@ int main(void)
         cmocka_unit_test(the_size_is_kept_by_last_use),
         cmocka_unit_test(trouble_with_the_disk_is_told_once_and_counted),
         cmocka_unit_test(damage_and_links_are_left_alone),
+        cmocka_unit_test(names_that_were_exchanged_mislead_nobody),
         cmocka_unit_test(what_would_not_fit_is_not_written),
         cmocka_unit_test(one_process_at_a_time_holds_the_folder),
         cmocka_unit_test(saving_rests_while_somebody_waits),

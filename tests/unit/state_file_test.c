@@ -91,7 +91,8 @@ static void what_was_written_comes_back(void **state)
             assert_memory_equal(ids.ids, s.ids, n * sizeof *ids.ids);
             for (uint32_t part = n; part > 0; part /= 3) {
                 kv_init(&back, &s.pool);
-                if (!state_file_read(s.path, &s.alloc, file_system_real(), &identity, &back, part, &is_torn, &err))
+                if (!state_file_read(s.path, &s.alloc, file_system_real(), &identity, &back, s.ids, part, &is_torn,
+                                     &err))
                     fail_msg("%s", err.text);
                 assert_false(is_torn);
                 assert_int_equal(back.n_rows, part);
@@ -109,7 +110,7 @@ static bool try_read(struct subject *s, const struct state_identity *as, uint32_
     struct kv back;
     bool is_torn, ok;
     kv_init(&back, &s->pool);
-    ok = state_file_read(s->path, &s->alloc, file_system_real(), as, &back, UINT32_MAX, &is_torn, err);
+    ok = state_file_read(s->path, &s->alloc, file_system_real(), as, &back, s->ids, UINT32_MAX, &is_torn, err);
     *n_rows = back.n_rows;
     if (ok) expect_same_rows(&back, &s->kv, back.n_rows);
     if (!ok) assert_int_equal(back.n_blocks, 0);
