@@ -183,11 +183,22 @@ static bool add_entry(struct call *call, struct buf lists[LISTS], uint32_t id, c
     return ok;
 }
 
+/* A prompt of one token has no events of its own: its entry is made in front of those of the answer, or at the end of
+ * an answer that has none. */
+static bool add_lonely_token(struct call *call, struct err *err)
+{
+    const struct call_prompt *prompt = &call->prompts[call->at_prompt];
+    if (!call->wants_prompt_logprobs || prompt->n != 1 || prompt->n_added > 0 || call->n_seen_prompt > 0) return true;
+    call->n_seen_prompt = 1;
+    return add_entry(call, call->list, call->ids.ids[prompt->start], NULL, err);
+}
+
 static bool token(struct call *call, const struct sampled *sampled, bool is_prompt, struct err *err)
 {
     const struct call_prompt *prompt = &call->prompts[call->at_prompt];
     const uint32_t *ids = call->ids.ids + prompt->start;
-    if (!is_prompt) return add_entry(call, call->pending, sampled->id, &sampled->logprobs, err);
+    if (!is_prompt)
+        return add_lonely_token(call, err) && add_entry(call, call->pending, sampled->id, &sampled->logprobs, err);
     /* Prompt tokens are told from the second one on. Those that the server put in front are hidden, and the first that
      * shows has no entry, as if nothing stood there. */
     uint32_t at = call->n_seen_prompt + 1;
@@ -233,14 +244,6 @@ static void put_logprobs(struct jot *json, const struct call *call, const struct
 static const char *finish_reason(const struct call *call)
 {
     return call->result.reason == STOP_LENGTH ? "length" : "stop";
-}
-
-/* A prompt of one token has no events of its own. */
-static bool add_lonely_token(struct call *call, struct err *err)
-{
-    const struct call_prompt *prompt = &call->prompts[call->at_prompt];
-    if (!call->wants_prompt_logprobs || prompt->n != 1 || prompt->n_added > 0) return true;
-    return add_entry(call, call->list, call->ids.ids[prompt->start], NULL, err);
 }
 
 static bool echo_text(const struct call *call, struct buf *out, struct err *err)
