@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { PATH_BYTES_MAX = 4096, DEPTH_MAX = 8, FOLDERS_MAX = 200000, FORMATS_TEXT = 256 };
 #define TEXTS_BYTES_MAX (UINT64_C(64) << 20)
@@ -297,13 +296,16 @@ static bool keep_root(void *context, const char *path)
     return names_add(names, path, &names->err);
 }
 
+/* What is left of a model without its shards, or without its config.json, is none. */
 static bool keep_gone(void *context, const struct registry_model *model)
 {
     struct names *names = context;
-    struct path config;
-    if (snprintf(config.text, sizeof config.text, "%s/config.json", model->path) >= (int)sizeof config.text)
-        return true;
-    return access(config.text, F_OK) == 0 || names_add(names, model->path, &names->err);
+    struct entries e = {0};
+    names_init(&e.folders, names->alloc);
+    bool is_listed = list_entries(&e, model->path, &names->err);
+    names_fini(&e.folders);
+    if (names->err.kind) return false;
+    return (is_listed && e.has_config && e.has_shards) || names_add(names, model->path, &names->err);
 }
 
 static bool tell_gone(struct scan *s, const char *path, struct err *err)

@@ -134,6 +134,35 @@ static void a_scan_has_an_end(void **state)
     registry_close(registry);
 }
 
+/* Somebody makes room by removing shards: the config.json that is left is no model. */
+static void a_model_without_its_shards_is_gone(void **state)
+{
+    (void)state;
+    struct scan_result result;
+    struct registry *registry = open_it();
+    const char *root = temp_path(&folder, "data"), *shard = temp_path(&folder, "data/m/model.safetensors");
+    assert_int_equal(mkdir(temp_path(&folder, "data/m"), 0700), 0);
+    size_t bytes;
+    unsigned char *data = take_file("tests/fixtures/glm52-tiny/mtp/config.json", &bytes);
+    put_file(temp_path(&folder, "data/m/config.json"), data, bytes);
+    free(data);
+    data = take_file("tests/fixtures/glm52-tiny/mtp/model.safetensors", &bytes);
+    put_file(shard, data, bytes);
+    free(data);
+    const struct scan_job job = {
+        .registry = registry, .roots = &root, .n_roots = 1, .alloc = &alloc, .fs = file_system_real()};
+    for (int i = 0; i < 2; i++) { /* what is there stays */
+        if (!scan_all(&job, &result, &err)) fail_msg("%s", err.text);
+        assert_int_equal(result.n_models, 1);
+        assert_int_equal(result.n_gone, 0);
+    }
+    assert_int_equal(unlink(shard), 0);
+    if (!scan_all(&job, &result, &err)) fail_msg("%s", err.text);
+    assert_int_equal(result.n_gone, 1);
+    assert_int_equal(result.n_models, 0);
+    registry_close(registry);
+}
+
 static void none_is_an_empty_one(void **state)
 {
     (void)state;
@@ -244,8 +273,11 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(models_come_and_go), TEST(roots_are_kept_once), TEST(a_scan_has_an_end), TEST(none_is_an_empty_one),
-        TEST(versions),           TEST(what_is_no_database), TEST(several_processes), TEST(memory_runs_out),
+        TEST(models_come_and_go),   TEST(roots_are_kept_once),
+        TEST(a_scan_has_an_end),    TEST(a_model_without_its_shards_is_gone),
+        TEST(none_is_an_empty_one), TEST(versions),
+        TEST(what_is_no_database),  TEST(several_processes),
+        TEST(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
