@@ -6,7 +6,7 @@
 #include "serve/logprobs_json.h"
 #include "serve/openai_stream.h"
 #include "serve/sse.h"
-#include "serve/usage.h"
+#include "serve/usage_json.h"
 #include <json-c/json_object.h>
 #include <stdio.h>
 #include <string.h>
@@ -153,7 +153,7 @@ static void put_call(struct jot *json, const struct call *call, const struct ite
     jot_put_words(json, "name", origin->name);
     jot_key(json, origin->is_custom ? "input" : "arguments");
     if (origin->is_custom)
-        tool_input_json(json, call->server->alloc, item->text.data, item->text.bytes);
+        tools_put_input(json, call->server->alloc, item->text.data, item->text.bytes);
     else
         jot_text(json, item->text.data, item->text.bytes);
     jot_close(json);
@@ -227,7 +227,7 @@ static bool reply(struct call *call, struct buf *out, struct err *err)
     jot_put_words(&json, "finish_reason", finish_reason(call));
     jot_close(&json);
     jot_close_list(&json);
-    usage_put_openai(&json, call);
+    usage_json_put(&json, call);
     jot_close(&json);
     return jot_end(&json, err);
 }

@@ -9,7 +9,7 @@
 #include "serve/logprobs_json.h"
 #include "serve/openai_stream.h"
 #include "serve/sse.h"
-#include "serve/usage.h"
+#include "serve/usage_json.h"
 #include <inttypes.h>
 #include <json-c/json_object.h>
 #include <stdio.h>
@@ -287,7 +287,7 @@ static bool reply(struct call *call, struct buf *out, struct err *err)
     jot_put_open_list(&json, "choices");
     jot_raw(&json, call->text.data, call->text.bytes);
     jot_close_list(&json);
-    usage_put_openai(&json, call);
+    usage_json_put(&json, call);
     jot_close(&json);
     return jot_end(&json, err);
 }

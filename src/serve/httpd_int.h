@@ -74,8 +74,8 @@ struct httpd_server {
 
 int64_t httpd_now(const struct httpd_server *server);
 
-/* Calls libmicrohttpd's resume if it sleeps. */
-void httpd_leave(struct httpd_exchange *exchange); /* its client is gone: no answer will reach anybody */
+/* Its client is gone: no answer will reach anybody. Wakes it, so under no lock. */
+void httpd_leave(struct httpd_exchange *exchange);
 
 bool httpd_watch_start(struct httpd_server *server, struct err *err) MUST_CHECK;
 void httpd_watch_stop(struct httpd_server *server);

@@ -2,7 +2,9 @@
 
 #include "serve/fields.h"
 #include "serve/sse.h"
-#include "serve/usage.h"
+#include "serve/usage_json.h"
+#include <inttypes.h>
+#include <stdio.h>
 
 void openai_put_head(struct jot *json, const struct call *call, const char *object)
 {
@@ -22,10 +24,28 @@ bool openai_read_stream_options(struct call *call, struct problem *problem)
     return field_bool(options, "include_usage", &call->includes_usage, problem);
 }
 
+enum { PROGRESS_BYTES = 128 };
+
+/* "queued", "reading the prompt: 512 of 2048 tokens, layer 3 of 78", "answering". In `text`, which is returned. */
+static const char *progress_of(const struct call *call, char text[PROGRESS_BYTES])
+{
+    struct job_progress p = {0};
+    if (call->ticket && call->has_started) p = ticket_progress(call->ticket);
+    if (!call->has_started)
+        snprintf(text, PROGRESS_BYTES, "queued");
+    else if (p.n_done < p.n_prompt)
+        snprintf(text, PROGRESS_BYTES,
+                 "reading the prompt: %" PRIu32 " of %" PRIu32 " tokens, layer %" PRIu32 " of %" PRIu32, p.n_done,
+                 p.n_prompt, p.layer, p.n_layers);
+    else
+        snprintf(text, PROGRESS_BYTES, "answering");
+    return text;
+}
+
 bool openai_keep_alive(struct call *call, openai_chunk_fn *empty, struct err *err)
 {
-    char text[USAGE_PROGRESS_BYTES];
-    return sse_comment(&call->out, usage_progress(call, text), err) && empty(call, err);
+    char text[PROGRESS_BYTES];
+    return sse_comment(&call->out, progress_of(call, text), err) && empty(call, err);
 }
 
 bool openai_end(struct call *call, const char *object, struct err *err)
@@ -36,7 +56,7 @@ bool openai_end(struct call *call, const char *object, struct err *err)
         openai_put_head(&json, call, object);
         jot_put_open_list(&json, "choices");
         jot_close_list(&json);
-        usage_put_openai(&json, call);
+        usage_json_put(&json, call);
         jot_close(&json);
         if (!sse_close(&json, err)) return false;
     }

@@ -7,7 +7,6 @@
 #include "serve/responses_in.h"
 #include "serve/responses_store.h"
 #include "serve/sse.h"
-#include "serve/usage.h"
 #include <json-c/json_object.h>
 #include <stdio.h>
 #include <string.h>
@@ -158,7 +157,7 @@ static void put_call(struct jot *json, const struct call *call, const struct ite
     if (!is_done)
         jot_words(json, "");
     else if (origin->is_custom)
-        tool_input_json(json, call->server->alloc, item->text.data, item->text.bytes);
+        tools_put_input(json, call->server->alloc, item->text.data, item->text.bytes);
     else
         jot_text(json, item->text.data, item->text.bytes);
 }
@@ -473,7 +472,7 @@ static bool tell_call(struct call *call, const struct item *item, struct err *er
         put_place(&json, call, item);
         jot_key(&json, i == 0 ? "delta" : origin->is_custom ? "input" : "arguments");
         if (origin->is_custom)
-            tool_input_json(&json, call->server->alloc, item->text.data, item->text.bytes);
+            tools_put_input(&json, call->server->alloc, item->text.data, item->text.bytes);
         else
             jot_text(&json, item->text.data, item->text.bytes);
         if (i == 1) jot_put_words(&json, "name", origin->name);

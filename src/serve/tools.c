@@ -1,7 +1,9 @@
 #include "serve/tools.h"
 
+#include "fmt/json_doc.h"
 #include "fmt/json_text.h"
 #include "serve/fields.h"
+#include "serve/jot.h"
 #include <json-c/json_object.h>
 #include <stdio.h>
 #include <string.h>
@@ -395,4 +397,21 @@ void tools_fini(struct tools *tools)
 const struct tool_origin *tools_origin(const struct tools *tools, const struct chat_tool *tool)
 {
     return &tools->origins[tool - tools->chat.tools];
+}
+
+void tools_put_input(struct jot *json, struct alloc *alloc, const char *arguments, size_t bytes)
+{
+    struct json_object *object = NULL;
+    struct err err;
+    if (json->err.kind == ERR_NONE &&
+        json_doc_parse(&object, alloc, &json_rules_request, "arguments", arguments, bytes, &err)) {
+        struct json_object *input = json_object_object_get(object, "input");
+        if (json_object_is_type(input, json_type_string)) {
+            jot_text(json, json_object_get_string(input), (size_t)json_object_get_string_len(input));
+            json_object_put(object);
+            return;
+        }
+    }
+    json_object_put(object);
+    jot_text(json, arguments, bytes); /* it gave something else than was declared: the client sees it as it is */
 }

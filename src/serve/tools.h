@@ -10,6 +10,7 @@
 #include "fmt/chat_tools.h"
 #include "serve/problem.h"
 
+struct jot;
 struct json_object;
 
 enum tools_wire { TOOLS_CHAT, TOOLS_MESSAGES, TOOLS_RESPONSES };
@@ -49,5 +50,8 @@ const struct tool_origin *tools_origin(const struct tools *tools, const struct c
 /* The flat name of a tool that the client names by namespace (NULL: none) and name. In `out`, which is returned. */
 enum { TOOL_NAME_MAX = 260 };
 const char *tools_flat_name(char out[TOOL_NAME_MAX], const char *namespace, const char *name);
+
+/* What a custom tool is called with: the one string of a call's arguments, their member `input`. */
+void tools_put_input(struct jot *json, struct alloc *alloc, const char *arguments, size_t bytes);
 
 #endif

@@ -1,10 +1,7 @@
-#include "serve/usage.h"
+#include "serve/usage_json.h"
 
-#include "fmt/json_doc.h"
-#include <inttypes.h>
-#include <stdio.h>
-
-const char *usage_lane(const struct call *call)
+/* serial, batch, or either with +spec. */
+static const char *lane_of(const struct call *call)
 {
     static const char *const lanes[2][2] = {{"serial", "serial+spec"}, {"batch", "batch+spec"}};
     struct service_stats stats;
@@ -19,7 +16,7 @@ static bool has_drafts(const struct call *call)
     return stats.drafts.kind != DRAFT_OFF || call->usage.n_forced > 0;
 }
 
-void usage_put_openai(struct jot *json, const struct call *call)
+void usage_json_put(struct jot *json, const struct call *call)
 {
     const struct job_usage *u = &call->usage;
     jot_put_open(json, "usage");
@@ -36,7 +33,7 @@ void usage_put_openai(struct jot *json, const struct call *call)
     jot_put_integer(json, "accepted_prediction_tokens", 0);
     jot_put_integer(json, "rejected_prediction_tokens", 0);
     jot_close(json);
-    jot_put_words(json, "lane", usage_lane(call));
+    jot_put_words(json, "lane", lane_of(call));
     if (has_drafts(call)) {
         jot_put_open(json, "speculation");
         jot_put_integer(json, "drafted", u->n_drafted);
@@ -48,36 +45,4 @@ void usage_put_openai(struct jot *json, const struct call *call)
         jot_close(json);
     }
     jot_close(json);
-}
-
-const char *usage_progress(const struct call *call, char text[USAGE_PROGRESS_BYTES])
-{
-    struct job_progress p = {0};
-    if (call->ticket && call->has_started) p = ticket_progress(call->ticket);
-    if (!call->has_started)
-        snprintf(text, USAGE_PROGRESS_BYTES, "queued");
-    else if (p.n_done < p.n_prompt)
-        snprintf(text, USAGE_PROGRESS_BYTES,
-                 "reading the prompt: %" PRIu32 " of %" PRIu32 " tokens, layer %" PRIu32 " of %" PRIu32, p.n_done,
-                 p.n_prompt, p.layer, p.n_layers);
-    else
-        snprintf(text, USAGE_PROGRESS_BYTES, "answering");
-    return text;
-}
-
-void tool_input_json(struct jot *json, struct alloc *alloc, const char *arguments, size_t bytes)
-{
-    struct json_object *object = NULL;
-    struct err err;
-    if (json->err.kind == ERR_NONE &&
-        json_doc_parse(&object, alloc, &json_rules_request, "arguments", arguments, bytes, &err)) {
-        struct json_object *input = json_object_object_get(object, "input");
-        if (json_object_is_type(input, json_type_string)) {
-            jot_text(json, json_object_get_string(input), (size_t)json_object_get_string_len(input));
-            json_object_put(object);
-            return;
-        }
-    }
-    json_object_put(object);
-    jot_text(json, arguments, bytes); /* it gave something else than was declared: the client sees it as it is */
 }
