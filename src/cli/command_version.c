@@ -1,4 +1,5 @@
 #include "cli/commands.h"
+#include "fmt/json_build.h"
 #include "plat/cpu.h"
 
 #include <json-c/json.h>
@@ -18,33 +19,31 @@ static bool add_instruction_sets(struct json_object *root)
 {
     struct json_object *sets = json_object_new_array();
     uint32_t mask = cpu_mask();
-    if (!sets) return false;
-    if (json_object_object_add(root, "instruction_sets", sets) != 0) {
-        json_object_put(sets);
-        return false;
+    if (!json_build_member(root, "instruction_sets", sets)) return false;
+    for (unsigned bit = 0; bit < CPU_BITS && cpu_feature_name(bit); bit++) {
+        if (!(mask >> bit & 1)) continue;
+        if (!json_build_element(sets, json_object_new_string(cpu_feature_name(bit)))) return false;
     }
-    for (unsigned bit = 0; bit < CPU_BITS && cpu_feature_name(bit); bit++)
-        if (mask >> bit & 1) json_object_array_add(sets, json_object_new_string(cpu_feature_name(bit)));
     return true;
+}
+
+static bool add_libraries(struct json_object *root)
+{
+    struct json_object *libraries = json_object_new_object();
+    return json_build_member(root, "libraries", libraries) && json_build_words(libraries, "json-c", json_c_version()) &&
+           json_build_words(libraries, "openssl", OpenSSL_version(OPENSSL_VERSION));
 }
 
 static void print_json(FILE *out, struct err *err)
 {
-    struct json_object *root = json_object_new_object(), *libraries = json_object_new_object();
-    if (!root || !libraries) goto fail;
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        if (json_object_object_add(root, facts[i].name, json_object_new_string(facts[i].value)) != 0) goto fail;
-    json_object_object_add(libraries, "json-c", json_object_new_string(json_c_version()));
-    json_object_object_add(libraries, "openssl", json_object_new_string(OpenSSL_version(OPENSSL_VERSION)));
-    if (json_object_object_add(root, "libraries", libraries) != 0) goto fail;
-    libraries = NULL; /* root's now */
-    if (!add_instruction_sets(root)) goto fail;
-    fprintf(out, "%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
-    json_object_put(root);
-    return;
-fail:
-    err_set(err, ERR_NOMEM, "out of memory while writing JSON");
-    json_object_put(libraries);
+    struct json_object *root = json_object_new_object();
+    bool ok = root != NULL;
+    for (size_t i = 0; i < sizeof facts / sizeof *facts && ok; i++)
+        ok = json_build_words(root, facts[i].name, facts[i].value);
+    if (ok && add_libraries(root) && add_instruction_sets(root))
+        fprintf(out, "%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
+    else
+        err_set(err, ERR_NOMEM, "out of memory while writing JSON");
     json_object_put(root);
 }
 

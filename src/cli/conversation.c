@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/utf8.h"
 #include "cli/library.h"
+#include "fmt/json_build.h"
 #include "fmt/json_doc.h"
 #include "fmt/json_text.h"
 #include <string.h>
@@ -39,23 +40,15 @@ size_t conversation_length(const struct conversation *conversation)
     return json_object_array_length(conversation->messages);
 }
 
-static bool add_string(struct json_object *object, const char *key, const char *text, size_t bytes)
-{
-    struct json_object *string = json_object_new_string_len(text, (int)bytes);
-    if (string && json_object_object_add(object, key, string) == 0) return true;
-    json_object_put(string);
-    return false;
-}
-
 static bool add_message(struct json_object *messages, const struct weir_message *m, struct err *err)
 {
     size_t bad;
     if (!utf8_check(m->text, m->bytes, &bad))
         return err_set(err, ERR_USER, "the text of the message is not valid UTF-8 at byte %zu", bad);
     struct json_object *message = json_object_new_object();
-    bool ok = message && add_string(message, "role", m->role, strlen(m->role)) &&
-              add_string(message, "content", m->text, m->bytes) &&
-              (!m->reasoning || add_string(message, "reasoning_content", m->reasoning, m->reasoning_bytes)) &&
+    bool ok = message && json_build_words(message, "role", m->role) &&
+              json_build_text(message, "content", m->text, m->bytes) &&
+              (!m->reasoning || json_build_text(message, "reasoning_content", m->reasoning, m->reasoning_bytes)) &&
               json_object_array_add(messages, message) == 0;
     if (!ok) json_object_put(message);
     return ok || err_set(err, ERR_NOMEM, "no memory for a message");
@@ -87,9 +80,7 @@ static size_t count_systems(const struct json_object *messages)
 static bool add_range(struct json_object *to, const struct json_object *from, size_t first, size_t end, struct err *err)
 {
     for (size_t i = first; i < end; i++) {
-        struct json_object *message = json_object_get(json_object_array_get_idx(from, i));
-        if (json_object_array_add(to, message) == 0) continue;
-        json_object_put(message);
+        if (json_build_share_element(to, json_object_array_get_idx(from, i))) continue;
         return err_set(err, ERR_NOMEM, "no memory for the messages");
     }
     return true;

@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 #include "fmt/chat_tools.h"
+#include "fmt/json_build.h"
 #include "fmt/json_doc.h"
 #include "fmt/json_text.h"
 #include <json-c/linkhash.h>
@@ -422,9 +423,7 @@ static struct json_object *call_places(struct json_object *calls, struct err *er
     for (size_t i = 0; places && i < n; i++) {
         struct json_object *id = json_object_object_get(json_object_array_get_idx(calls, i), "id");
         if (!json_object_is_type(id, json_type_string)) continue;
-        struct json_object *place = json_object_new_int64((int64_t)i);
-        if (place && json_object_object_add(places, json_object_get_string(id), place) == 0) continue;
-        json_object_put(place);
+        if (json_build_member(places, json_object_get_string(id), json_object_new_int64((int64_t)i))) continue;
         json_object_put(places);
         places = NULL;
     }
@@ -529,24 +528,16 @@ bool chat_prompt_ends_in_think(const struct chat_prompt *prompt)
     return prompt->n_runs && prompt->runs[prompt->n_runs - 1].control == CHAT_THINK;
 }
 
-static bool add_string(struct json_object *object, const char *key, const char *text, size_t bytes)
-{
-    struct json_object *string = json_object_new_string_len(text, (int)bytes);
-    if (string && json_object_object_add(object, key, string) == 0) return true;
-    json_object_put(string);
-    return false;
-}
-
 bool chat_messages_add(struct json_object *messages, const struct chat_words *words, struct err *err)
 {
     size_t bad;
     if (!utf8_check(words->text, words->text_bytes, &bad))
         return err_set(err, ERR_USER, "the text of the message is not valid UTF-8 at byte %zu", bad);
     struct json_object *message = json_object_new_object();
-    if (!message || !add_string(message, "role", words->role, strlen(words->role)) ||
-        !add_string(message, "content", words->text, words->text_bytes))
+    if (!message || !json_build_words(message, "role", words->role) ||
+        !json_build_text(message, "content", words->text, words->text_bytes))
         goto fail;
-    if (words->reasoning && !add_string(message, "reasoning_content", words->reasoning, words->reasoning_bytes))
+    if (words->reasoning && !json_build_text(message, "reasoning_content", words->reasoning, words->reasoning_bytes))
         goto fail;
     if (json_object_array_add(messages, message) == 0) return true;
 fail:

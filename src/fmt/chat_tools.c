@@ -1,23 +1,16 @@
 #include "fmt/chat_tools.h"
 
+#include "fmt/json_build.h"
 #include <json-c/json_object.h>
 #include <json-c/linkhash.h>
 #include <string.h>
-
-/* Adds one more reference to `value` under `key`. */
-static bool share(struct json_object *object, const char *key, struct json_object *value)
-{
-    if (json_object_object_add(object, key, json_object_get(value)) == 0) return true;
-    json_object_put(value);
-    return false;
-}
 
 static bool copy_members(struct json_object *to, struct json_object *from)
 {
     for (const struct lh_entry *e = json_object_get_object(from)->head; e; e = e->next) {
         const char *key = lh_entry_k(e);
         if (strcmp(key, "strict") == 0 || strcmp(key, "defer_loading") == 0) continue;
-        if (!share(to, key, lh_entry_v(e))) return false;
+        if (!json_build_share(to, key, lh_entry_v(e))) return false;
     }
     return true;
 }
@@ -28,7 +21,8 @@ static bool rebuild(struct json_object *to, struct json_object *from, const char
     const char *const keys[][2] = {{"name", "name"}, {"description", "description"}, {"parameters", schema_key}};
     for (size_t i = 0; i < 3; i++) {
         struct json_object *member;
-        if (json_object_object_get_ex(from, keys[i][1], &member) && !share(to, keys[i][0], member)) return false;
+        if (json_object_object_get_ex(from, keys[i][1], &member) && !json_build_share(to, keys[i][0], member))
+            return false;
     }
     return true;
 }

@@ -1,6 +1,7 @@
 /* POST /v1/chat/completions */
 #include "serve/chat_api.h"
 
+#include "fmt/json_build.h"
 #include "fmt/json_text.h"
 #include "serve/fields.h"
 #include "serve/logprobs_json.h"
@@ -46,10 +47,9 @@ static bool unify_call(struct json_object *call, struct problem *problem)
     if (!field_object(call, "custom", &custom, problem)) return false;
     struct json_object *function = json_object_new_object(), *arguments = json_object_new_object();
     struct json_object *name = json_object_object_get(custom, "name"), *input = json_object_object_get(custom, "input");
-    bool ok = function && arguments && json_object_object_add(arguments, "input", json_object_get(input)) == 0 &&
-              json_object_object_add(function, "name", json_object_get(name)) == 0 &&
-              json_object_object_add(function, "arguments", json_object_get(arguments)) == 0 &&
-              json_object_object_add(call, "function", json_object_get(function)) == 0;
+    bool ok = function && arguments && json_build_share(arguments, "input", input) &&
+              json_build_share(function, "name", name) && json_build_share(function, "arguments", arguments) &&
+              json_build_share(call, "function", function);
     json_object_put(arguments);
     json_object_put(function);
     return ok || problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the messages");
@@ -67,7 +67,7 @@ static bool unify_message(struct json_object *message, size_t index, struct prob
         return problem_set(problem, PROBLEM_UNSUPPORTED, where,
                            "%s: the role function is not supported; send the role tool", where);
     if (json_object_is_type(reasoning, json_type_string) && !json_object_object_get(message, "reasoning_content") &&
-        json_object_object_add(message, "reasoning_content", json_object_get(reasoning)) != 0)
+        !json_build_share(message, "reasoning_content", reasoning))
         return problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the messages");
     size_t n = json_object_is_type(calls, json_type_array) ? json_object_array_length(calls) : 0;
     for (size_t i = 0; i < n; i++)

@@ -4,6 +4,7 @@
  * wait in call->pending until its text is out, and then move to call->list, or into the chunk of a stream. */
 #include "serve/completions_api.h"
 
+#include "fmt/json_build.h"
 #include "fmt/json_text.h"
 #include "serve/fields.h"
 #include "serve/logprobs_json.h"
@@ -145,17 +146,18 @@ static bool add_tops(struct buf *list, const struct tokenizer *tokenizer, const 
     if (list->bytes > 0 && !buf_add_char(list, ',', err)) return false;
     struct json_object *seen = json_object_new_object();
     struct jot json = jot_to(list);
-    if (!seen) return err_set(err, ERR_NOMEM, "no memory for log-probabilities");
+    bool ok = seen != NULL;
     jot_open(&json);
-    for (uint32_t i = 0; i < l->n_top; i++) {
+    for (uint32_t i = 0; i < l->n_top && ok; i++) {
         char key[LOGPROBS_KEY_BYTES];
         logprobs_json_key(key, tokenizer, l->top[i].id);
         if (json_object_object_get_ex(seen, key, NULL)) continue;
-        json_object_object_add(seen, key, NULL);
+        ok = json_build_share(seen, key, NULL);
         jot_put_real(&json, key, logprob_for_json(l->top[i].value));
     }
     jot_close(&json);
     json_object_put(seen);
+    if (!ok) return err_set(err, ERR_NOMEM, "no memory for log-probabilities");
     return jot_end(&json, err);
 }
 

@@ -1,5 +1,6 @@
 #include "serve/messages_in.h"
 
+#include "fmt/json_build.h"
 #include "serve/fields.h"
 #include <json-c/json_object.h>
 #include <stdio.h>
@@ -25,23 +26,11 @@ static bool wrong(struct reading *r, enum problem_kind kind, const char *where, 
 
 /* --- making messages --- */
 
-static bool put_member(struct json_object *object, const char *key, struct json_object *value)
-{
-    if (value && json_object_object_add(object, key, value) == 0) return true;
-    json_object_put(value);
-    return false;
-}
-
-static bool put_text(struct json_object *object, const char *key, const char *text, size_t bytes)
-{
-    return put_member(object, key, json_object_new_string_len(text ? text : "", (int)bytes));
-}
-
 /* A new message at the end of the list, still without content; NULL: no memory. */
 static struct json_object *add_message(struct reading *r, const char *role)
 {
     struct json_object *message = json_object_new_object();
-    if (message && put_text(message, "role", role, strlen(role)) && json_object_array_add(r->out, message) == 0)
+    if (message && json_build_words(message, "role", role) && json_object_array_add(r->out, message) == 0)
         return message;
     json_object_put(message);
     return NULL;
@@ -50,7 +39,7 @@ static struct json_object *add_message(struct reading *r, const char *role)
 static bool add_words(struct reading *r, const char *role, const struct buf *text)
 {
     struct json_object *message = add_message(r, role);
-    return (message && put_text(message, "content", text->data, text->bytes)) || no_memory(r);
+    return (message && json_build_text(message, "content", text->data, text->bytes)) || no_memory(r);
 }
 
 /* --- blocks --- */
@@ -163,11 +152,11 @@ static bool add_result(struct reading *r, struct json_object *block, const char 
     struct buf text;
     struct json_object *content = json_object_object_get(block, "content"), *message = add_message(r, "tool");
     const char *id = field_word(block, "tool_use_id");
-    if (!message || (*id && !put_text(message, "tool_call_id", id, strlen(id)))) return no_memory(r);
-    if (are_references(content)) return put_member(message, "content", json_object_get(content)) || no_memory(r);
+    if (!message || (*id && !json_build_words(message, "tool_call_id", id))) return no_memory(r);
+    if (are_references(content)) return json_build_member(message, "content", json_object_get(content)) || no_memory(r);
     buf_init(&text, r->call->server->alloc, TEXT_BYTES_MAX);
     bool ok = result_text(r, content, where, &text);
-    if (ok) ok = put_text(message, "content", text.data, text.bytes) || no_memory(r);
+    if (ok) ok = json_build_text(message, "content", text.data, text.bytes) || no_memory(r);
     buf_fini(&text);
     return ok;
 }
@@ -214,11 +203,10 @@ static bool add_call(struct reading *r, struct json_object *calls, struct json_o
         json_object_put(function);
         return wrong(r, PROBLEM_INVALID_TYPE, where, "input must be an object");
     }
-    bool ok = call && function && put_text(function, "name", name, strlen(name)) &&
-              (!input || put_member(function, "arguments", json_object_get(input))) &&
-              put_text(call, "id", id, strlen(id)) && put_text(call, "type", "function", 8) &&
-              json_object_object_add(call, "function", json_object_get(function)) == 0 &&
-              json_object_array_add(calls, json_object_get(call)) == 0;
+    bool ok = call && function && json_build_words(function, "name", name) &&
+              (!input || json_build_member(function, "arguments", json_object_get(input))) &&
+              json_build_words(call, "id", id) && json_build_words(call, "type", "function") &&
+              json_build_share(call, "function", function) && json_build_share_element(calls, call);
     json_object_put(function);
     json_object_put(call);
     return ok || no_memory(r);
@@ -248,11 +236,10 @@ static bool add_block(struct reading *r, struct turn *turn, struct json_object *
 static bool put_turn(struct reading *r, const struct turn *turn)
 {
     struct json_object *message = add_message(r, "assistant");
-    bool ok = message && put_text(message, "content", turn->text.data, turn->text.bytes);
+    bool ok = message && json_build_text(message, "content", turn->text.data, turn->text.bytes);
     if (ok && turn->reasoning.bytes > 0)
-        ok = put_text(message, "reasoning_content", turn->reasoning.data, turn->reasoning.bytes);
-    if (ok && json_object_array_length(turn->calls) > 0)
-        ok = json_object_object_add(message, "tool_calls", json_object_get(turn->calls)) == 0;
+        ok = json_build_text(message, "reasoning_content", turn->reasoning.data, turn->reasoning.bytes);
+    if (ok && json_object_array_length(turn->calls) > 0) ok = json_build_share(message, "tool_calls", turn->calls);
     return ok || no_memory(r);
 }
 
@@ -289,7 +276,7 @@ static bool add_one(struct reading *r, struct json_object *message, const char *
                            "%s: the role '%.30s' is not supported; there are user, assistant and system", where, role);
     if (is_text) {
         struct json_object *copy = add_message(r, role);
-        return (copy && put_member(copy, "content", json_object_get(content))) || no_memory(r);
+        return (copy && json_build_member(copy, "content", json_object_get(content))) || no_memory(r);
     }
     if (!json_object_is_type(content, json_type_array))
         return wrong(r, PROBLEM_INVALID_TYPE, where, "content must be a string or a list of blocks");

@@ -1,6 +1,7 @@
 /* An answer as a turn that a later prompt may repeat. */
 #include "serve/own_turns.h"
 
+#include "fmt/json_build.h"
 #include "serve/call.h"
 #include <json-c/json_object.h>
 #include <string.h>
@@ -35,23 +36,15 @@ static bool split_ids(const struct call *call, const struct service_result *resu
     return (turn->n_thought > 0) == (turn->reasoning_bytes > 0);
 }
 
-static bool put_string(struct json_object *object, const char *key, const char *text, size_t bytes)
-{
-    struct json_object *value = json_object_new_string_len(text, (int)bytes);
-    if (value && json_object_object_add(object, key, value) == 0) return true;
-    json_object_put(value);
-    return false;
-}
-
 /* As it comes back in a message: under the id that the client was told, with the name that the prompt has. */
 static struct json_object *call_object(const struct call *call, const struct item *item)
 {
     struct json_object *object = json_object_new_object(), *function = json_object_new_object();
     const char *id = call->protocol->call_prefix[0] ? item->id : item->call_id;
-    bool ok = object && function && put_string(object, "id", id, strlen(id)) &&
-              put_string(function, "name", item->tool->name, item->tool->name_bytes) &&
-              put_string(function, "arguments", item->text.data, item->text.bytes) &&
-              json_object_object_add(object, "function", json_object_get(function)) == 0;
+    bool ok = object && function && json_build_words(object, "id", id) &&
+              json_build_text(function, "name", item->tool->name, item->tool->name_bytes) &&
+              json_build_text(function, "arguments", item->text.data, item->text.bytes) &&
+              json_build_share(object, "function", function);
     json_object_put(function);
     if (ok) return object;
     json_object_put(object);
@@ -63,9 +56,7 @@ static struct json_object *calls_of(const struct call *call)
     struct json_object *calls = json_object_new_array();
     for (size_t i = 0; calls && i < call->n_items; i++) {
         if (call->items[i].part != ANSWER_CALL) continue;
-        struct json_object *one = call_object(call, &call->items[i]);
-        if (one && json_object_array_add(calls, one) == 0) continue;
-        json_object_put(one);
+        if (json_build_element(calls, call_object(call, &call->items[i]))) continue;
         json_object_put(calls);
         return NULL;
     }

@@ -1,6 +1,7 @@
 /* POST /v1/responses */
 #include "serve/responses_api.h"
 
+#include "fmt/json_build.h"
 #include "fmt/json_doc.h"
 #include "serve/chat_api.h"
 #include "serve/fields.h"
@@ -319,8 +320,7 @@ static bool name_items(struct json_object *items)
         char id[NAME_BYTES];
         struct json_object *item = json_object_array_get_idx(items, i);
         if (json_object_object_get(item, "id")) continue;
-        struct json_object *name = json_object_new_string(name_fresh(id, "item_"));
-        if (!name || json_object_object_add(item, "id", name) != 0) return false;
+        if (!json_build_words(item, "id", name_fresh(id, "item_"))) return false;
     }
     return true;
 }

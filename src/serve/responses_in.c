@@ -1,6 +1,7 @@
 /* One message of the assistant collects what follows on itself: reasoning, a text, calls. Anything else ends it. */
 #include "serve/responses_in.h"
 
+#include "fmt/json_build.h"
 #include "fmt/json_doc.h"
 #include "serve/fields.h"
 #include "serve/responses_store.h"
@@ -24,23 +25,12 @@ static bool no_memory(struct reading *r)
     return problem_set(r->problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
 }
 
-static bool put_member(struct json_object *object, const char *key, struct json_object *value)
-{
-    if (value && json_object_object_add(object, key, value) == 0) return true;
-    json_object_put(value);
-    return false;
-}
-
-static bool put_words(struct json_object *object, const char *key, const char *words)
-{
-    return put_member(object, key, json_object_new_string(words));
-}
-
 static struct json_object *add_message(struct reading *r, const char *role)
 {
     struct json_object *message = json_object_new_object();
     r->turn = r->calls = NULL;
-    if (message && put_words(message, "role", role) && json_object_array_add(r->out, message) == 0) return message;
+    if (message && json_build_words(message, "role", role) && json_object_array_add(r->out, message) == 0)
+        return message;
     json_object_put(message);
     return NULL;
 }
@@ -69,9 +59,7 @@ static bool add_reasoning(struct reading *r, struct json_object *item, const cha
         ok = buf_add_text(&text, field_word(json_object_array_get_idx(parts, i), "text"), &err);
     /* A thought that stands behind a text begins another turn. */
     if (r->turn && (r->calls || json_object_object_get(r->turn, "content"))) r->turn = NULL;
-    if (ok && text.bytes > 0)
-        ok = turn_of(r) &&
-             put_member(r->turn, "reasoning_content", json_object_new_string_len(text.data, (int)text.bytes));
+    if (ok && text.bytes > 0) ok = turn_of(r) && json_build_text(r->turn, "reasoning_content", text.data, text.bytes);
     buf_fini(&text);
     return ok || no_memory(r);
 }
@@ -80,7 +68,8 @@ static bool add_assistant(struct reading *r, struct json_object *item)
 {
     if (r->turn && (r->calls || json_object_object_get(r->turn, "content"))) r->turn = NULL;
     if (!turn_of(r)) return no_memory(r);
-    return put_member(r->turn, "content", json_object_get(json_object_object_get(item, "content"))) || no_memory(r);
+    return json_build_member(r->turn, "content", json_object_get(json_object_object_get(item, "content"))) ||
+           no_memory(r);
 }
 
 static bool add_plain(struct reading *r, struct json_object *item, const char *where)
@@ -92,7 +81,7 @@ static bool add_plain(struct reading *r, struct json_object *item, const char *w
         return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: the role '%.30s' is not supported", where,
                            role);
     struct json_object *message = add_message(r, role);
-    return (message && put_member(message, "content", json_object_get(content))) || no_memory(r);
+    return (message && json_build_member(message, "content", json_object_get(content))) || no_memory(r);
 }
 
 /* A call in the turn; `arguments` changes hands. */
@@ -104,15 +93,13 @@ static bool add_call(struct reading *r, struct json_object *item, const char *na
     bool ok = call && function && arguments && turn_of(r);
     if (ok && !r->calls) {
         r->calls = json_object_new_array();
-        ok = put_member(r->turn, "tool_calls", r->calls);
+        ok = json_build_member(r->turn, "tool_calls", r->calls);
         if (!ok) r->calls = NULL;
     }
-    ok = ok && put_words(function, "name", tools_flat_name(flat, *namespace ? namespace : NULL, name)) &&
-         json_object_object_add(function, "arguments", json_object_get(arguments)) == 0 && put_words(call, "id", id) &&
-         put_words(call, "type", "function") &&
-         json_object_object_add(call, "function", json_object_get(function)) == 0 &&
-         json_object_array_add(r->calls, json_object_get(call)) == 0 &&
-         put_member(r->known, id, json_object_new_boolean(1));
+    ok = ok && json_build_words(function, "name", tools_flat_name(flat, *namespace ? namespace : NULL, name)) &&
+         json_build_share(function, "arguments", arguments) && json_build_words(call, "id", id) &&
+         json_build_words(call, "type", "function") && json_build_share(call, "function", function) &&
+         json_build_share_element(r->calls, call) && json_build_member(r->known, id, json_object_new_boolean(1));
     json_object_put(arguments);
     json_object_put(function);
     json_object_put(call);
@@ -136,7 +123,7 @@ static bool add_custom_call(struct reading *r, struct json_object *item, const c
         json_object_put(arguments);
         return problem_set(r->problem, PROBLEM_MISSING_FIELD, where, "%s: a call needs a name", where);
     }
-    if (arguments && !put_member(arguments, "input", json_object_get(input))) {
+    if (arguments && !json_build_member(arguments, "input", json_object_get(input))) {
         json_object_put(arguments);
         return problem_set(r->problem, PROBLEM_MISSING_FIELD, where, "%s: a custom tool call needs an input", where);
     }
@@ -160,8 +147,8 @@ static bool add_output(struct reading *r, struct json_object *item, const char *
         return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: call_id '%.60s' answers no call before it",
                            where, id);
     struct json_object *message = add_message(r, "tool");
-    return (message && put_words(message, "tool_call_id", id) &&
-            (!output || put_member(message, "content", json_object_get(output)))) ||
+    return (message && json_build_words(message, "tool_call_id", id) &&
+            (!output || json_build_member(message, "content", json_object_get(output)))) ||
            no_memory(r);
 }
 
@@ -215,7 +202,7 @@ static bool append_copies(struct json_object *to, struct json_object *from)
 {
     size_t n = json_object_is_type(from, json_type_array) ? json_object_array_length(from) : 0;
     for (size_t i = 0; i < n; i++)
-        if (json_object_array_add(to, json_object_get(json_object_array_get_idx(from, i))) != 0) return false;
+        if (!json_build_share_element(to, json_object_array_get_idx(from, i))) return false;
     return true;
 }
 
@@ -327,9 +314,8 @@ static bool resolve_references(struct call *call, struct problem *problem)
 static bool append_text(struct call *call, struct json_object *text)
 {
     struct json_object *item = json_object_new_object();
-    bool ok = item && put_words(item, "type", "message") && put_words(item, "role", "user") &&
-              json_object_object_add(item, "content", json_object_get(text)) == 0 &&
-              json_object_array_add(call->input_items, json_object_get(item)) == 0;
+    bool ok = item && json_build_words(item, "type", "message") && json_build_words(item, "role", "user") &&
+              json_build_share(item, "content", text) && json_build_share_element(call->input_items, item);
     json_object_put(item);
     return ok;
 }
@@ -359,8 +345,8 @@ bool responses_read(struct call *call, struct problem *problem)
     bool ok = (r.out && r.known) || no_memory(&r);
     if (ok && instructions) {
         struct json_object *message = add_message(&r, "system");
-        ok = (message &&
-              put_member(message, "content", json_object_get(json_object_object_get(call->body, "instructions")))) ||
+        ok = (message && json_build_member(message, "content",
+                                           json_object_get(json_object_object_get(call->body, "instructions")))) ||
              no_memory(&r);
     }
     size_t n = json_object_array_length(call->input_items);

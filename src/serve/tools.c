@@ -1,5 +1,6 @@
 #include "serve/tools.h"
 
+#include "fmt/json_build.h"
 #include "fmt/json_doc.h"
 #include "fmt/json_text.h"
 #include "serve/fields.h"
@@ -35,21 +36,6 @@ static bool name_is_legal(const char *name)
     return n > 0 && n <= NAME_MAX_BYTES && strspn(name, legal) == n;
 }
 
-static bool add_text(struct json_object *object, const char *key, const char *text)
-{
-    struct json_object *value = json_object_new_string(text);
-    if (value && json_object_object_add(object, key, value) == 0) return true;
-    json_object_put(value);
-    return false;
-}
-
-static bool add_shared(struct json_object *object, const char *key, struct json_object *value)
-{
-    if (json_object_object_add(object, key, json_object_get(value)) == 0) return true;
-    json_object_put(value);
-    return false;
-}
-
 /* The name is taken over into the arena: `shown` entries may be rebuilt. */
 static bool show(struct reading *r, struct json_object *entry, struct tool_origin origin, const char *where)
 {
@@ -63,7 +49,7 @@ static bool show(struct reading *r, struct json_object *entry, struct tool_origi
     origin.name = arena_text(r->with->arena, origin.name, strlen(origin.name), &err);
     if (origin.namespace)
         origin.namespace = arena_text(r->with->arena, origin.namespace, strlen(origin.namespace), &err);
-    if (err.kind || json_object_array_add(r->tools->shown, json_object_get(entry)) != 0) return no_memory(problem);
+    if (err.kind || !json_build_share_element(r->tools->shown, entry)) return no_memory(problem);
     r->tools->origins[r->n++] = origin;
     return true;
 }
@@ -72,9 +58,9 @@ static bool show(struct reading *r, struct json_object *entry, struct tool_origi
 static struct json_object *flat_function(const char *name, struct json_object *description, struct json_object *schema)
 {
     struct json_object *function = json_object_new_object();
-    if (!function || !add_text(function, "name", name) ||
-        (description && !add_shared(function, "description", description)) ||
-        (schema && !add_shared(function, "parameters", schema))) {
+    if (!function || !json_build_words(function, "name", name) ||
+        (description && !json_build_share(function, "description", description)) ||
+        (schema && !json_build_share(function, "parameters", schema))) {
         json_object_put(function);
         return NULL;
     }
@@ -104,12 +90,11 @@ static struct json_object *input_schema(void)
 {
     struct json_object *schema = json_object_new_object(), *properties = json_object_new_object();
     struct json_object *input = json_object_new_object(), *required = json_object_new_array();
-    bool ok = schema && properties && input && required && add_text(input, "type", "string") &&
-              add_text(schema, "type", "object") &&
-              json_object_array_add(required, json_object_new_string("input")) == 0;
-    if (ok) ok = json_object_object_add(properties, "input", json_object_get(input)) == 0;
-    if (ok) ok = json_object_object_add(schema, "properties", json_object_get(properties)) == 0;
-    if (ok) ok = json_object_object_add(schema, "required", json_object_get(required)) == 0;
+    bool ok = schema && properties && input && required && json_build_words(input, "type", "string") &&
+              json_build_words(schema, "type", "object") &&
+              json_build_element(required, json_object_new_string("input")) &&
+              json_build_share(properties, "input", input) && json_build_share(schema, "properties", properties) &&
+              json_build_share(schema, "required", required);
     json_object_put(properties);
     json_object_put(input);
     json_object_put(required);
@@ -293,7 +278,7 @@ static bool keep_only(struct tools *tools, struct alloc *alloc, struct json_obje
             is_allowed = is_allowed || find_choice(tools, json_object_array_get_idx(list, i)) == &tools->chat.tools[t];
         if (!is_allowed) continue;
         tools->origins[n_kept++] = tools->origins[t];
-        if (json_object_array_add(kept, json_object_get(json_object_array_get_idx(tools->shown, t))) != 0) {
+        if (!json_build_share_element(kept, json_object_array_get_idx(tools->shown, t))) {
             json_object_put(kept);
             return no_memory(problem);
         }
