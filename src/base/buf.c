@@ -1,6 +1,5 @@
 #include "base/buf.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "base/checked.h"
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 #include <strings.h>
 
 struct unit {

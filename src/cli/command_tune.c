@@ -8,7 +8,6 @@
 #include "run/tuning.h"
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 enum { PROMPT_TOKENS = 64, ANSWER_TOKENS = 24, REPORT_BYTES_MAX = 1 << 16 };
 

@@ -5,7 +5,6 @@
 #include "cli/folders.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static enum err_kind kind_of(enum weir_status status)
 {

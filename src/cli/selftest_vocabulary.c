@@ -4,7 +4,6 @@
 #include "fmt/chat_control.h"
 #include "fmt/json_text.h"
 #include "plat/file_write.h"
-#include <string.h>
 
 #define TEXT_BYTES_MAX (UINT64_C(1) << 16)
 

@@ -4,10 +4,8 @@
 #include "base/utf8.h"
 #include <errno.h>
 #include <histedit.h>
-#include <inttypes.h>
 #include <locale.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <wchar.h>
 
 enum { HISTORY_LINES_MAX = 1000, INPUT_BYTES_MAX = 16 << 20, PASTE_CHARACTERS_MAX = 1 << 20 };

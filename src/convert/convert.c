@@ -1,6 +1,5 @@
 #include "convert/convert.h"
 
-#include "base/assert.h"
 #include "convert/convert_output.h"
 #include "convert/convert_place.h"
 #include "convert/convert_plan.h"

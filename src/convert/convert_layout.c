@@ -2,7 +2,6 @@
 
 #include "base/assert.h"
 #include "base/buf.h"
-#include "base/checked.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 #include "convert/convert_output.h"
 
-#include "base/assert.h"
 #include "base/checked.h"
 #include "fmt/dequantise.h"
 #include <inttypes.h>

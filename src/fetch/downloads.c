@@ -6,7 +6,6 @@
 #include "fetch/refusal.h"
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { URL_BYTES_MAX = 16 << 10, HASH_BYTES_A_TURN = 8 << 20, TURN_MS = 100 };
 #define ASK_AGAIN_NS INT64_C(200000000) /* for a lock that another process holds */

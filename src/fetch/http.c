@@ -4,7 +4,6 @@
 #include "fetch/curl_api.h"
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -1,7 +1,6 @@
 #include "fetch/hub_cache.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 #include "fmt/json_scan.h"
 
 #include "base/utf8.h"
-#include <inttypes.h>
 #include <string.h>
 
 bool json_scan_fail(const struct json_scan *scan, struct err *err, const char *what)

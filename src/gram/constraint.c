@@ -1,6 +1,5 @@
 #include "gram/constraint.h"
 
-#include "base/utf8.h"
 #include "gram/call_nodes.h"
 #include "gram/gbnf.h"
 #include "gram/regex_text.h"

@@ -1,6 +1,5 @@
 #include "gram/json_terms.h"
 
-#include "base/assert.h"
 #include "gram/dfa.h"
 #include "gram/regex_text.h"
 

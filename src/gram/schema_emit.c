@@ -1,6 +1,5 @@
 #include "gram/schema_int.h"
 
-#include "base/utf8.h"
 #include "fmt/json_text.h"
 #include <json-c/json_object.h>
 #include <math.h>

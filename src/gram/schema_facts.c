@@ -1,6 +1,5 @@
 #include "gram/schema_int.h"
 
-#include "base/utf8.h"
 #include "gram/regex_text.h"
 #include "gram/string_format.h"
 #include <json-c/json_object.h>

@@ -1,7 +1,6 @@
 /* Which schemas hold together for a value: what $ref and allOf add. */
 #include "gram/schema_int.h"
 
-#include "fmt/json_text.h"
 #include <json-c/json_object.h>
 #include <json-c/json_pointer.h>
 #include <stdlib.h>

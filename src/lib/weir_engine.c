@@ -1,6 +1,5 @@
 #include "lib/lib_int.h"
 
-#include "base/assert.h"
 #include "plat/file_write.h"
 #include "plat/peak_memory.h"
 #include "run/state_identity.h"

@@ -1,6 +1,5 @@
 #include "lib/lib_int.h"
 
-#include "base/assert.h"
 #include "fmt/detokenizer.h"
 #include "fmt/template_check.h"
 #include "run/sampling_json.h"

@@ -1,7 +1,6 @@
 #include "lib/lib_int.h"
 
 #include <stdio.h>
-#include <string.h>
 
 void weir_plan_free(struct weir_plan *plan)
 {

@@ -1,6 +1,5 @@
 #include "lib/lib_int.h"
 
-#include "base/assert.h"
 #include "fmt/json_doc.h"
 #include <inttypes.h>
 #include <json-c/json_object.h>

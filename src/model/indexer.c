@@ -3,7 +3,6 @@
  * A full layer scores every visible position with a few small heads and keeps the index_topk best (score descending,
  * position ascending); the layers up to the next full one reuse that choice. A row that sees no more than index_topk
  * positions attends them all, and needs no scores. Keys are written for every token, for later selections need them. */
-#include "base/assert.h"
 #include "model/forward_int.h"
 #include <inttypes.h>
 #include <math.h>

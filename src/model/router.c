@@ -2,7 +2,6 @@
  *
  * choice = sigmoid(gate x) + bias; with groups, only the best groups (by the sum of their two best choices) take part;
  * the largest choices win, the lower id on a tie. Weights come from the unbiased scores of the chosen. */
-#include "base/assert.h"
 #include "model/forward_int.h"
 #include <inttypes.h>
 #include <math.h>

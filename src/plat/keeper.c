@@ -1,7 +1,6 @@
 #include "plat/keeper.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

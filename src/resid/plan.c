@@ -4,12 +4,10 @@
 #include "base/checked.h"
 #include "base/units.h"
 #include "model/forward.h"
-#include "plat/reader.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)

@@ -4,7 +4,6 @@
 #include "plat/pages.h"
 #include "resid/extents.h"
 #include "resid/sane.h"
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 #include "resid/usage.h"
 
-#include "base/assert.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -7,8 +7,6 @@
  * pass later rarely waits. What fails on the way is kept here and ends the answer: the sampler then finds nothing
  * allowed, and the failure says why. Owned by the engine thread, as are the tables. */
 #include "gram/constraint.h"
-#include "gram/control_ids.h"
-#include "run/sampler.h"
 #include "run/stop.h"
 #include "run/text_model.h"
 

@@ -2,7 +2,6 @@
 
 #include "base/assert.h"
 #include <math.h>
-#include <string.h>
 
 enum {
     COUNT_MAX = 16, /* a mean forgets what is older than about so many observations */

@@ -1,7 +1,6 @@
 #include "run/prompt_lookup.h"
 
 #include "base/assert.h"
-#include "run/random.h"
 #include <inttypes.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 
 #include "base/assert.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 enum type { TYPE_REAL, TYPE_INTEGER, TYPE_BOOL, TYPE_LIST };

@@ -1,6 +1,5 @@
 #include "run/session.h"
 
-#include "base/assert.h"
 #include <inttypes.h>
 
 void session_init(struct session *session, struct engine *engine)

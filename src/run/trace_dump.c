@@ -1,6 +1,5 @@
 #include "run/trace_dump.h"
 
-#include "base/assert.h"
 #include "base/buf.h"
 #include "plat/file_write.h"
 #include <inttypes.h>

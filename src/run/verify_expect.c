@@ -1,6 +1,5 @@
 #include "fmt/json_doc.h"
 #include "run/verify_int.h"
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,3 @@
-#include "base/assert.h"
 #include "fmt/safetensors.h"
 #include "run/verify_int.h"
 #include "run/verify_values.h"

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { STATE_BYTES_MAX = 16 << 20, KEY_DIGITS = 16 };
 

@@ -2,7 +2,6 @@
 #include "serve/small_api.h"
 
 #include "base/units.h"
-#include "fmt/json_doc.h"
 #include "serve/call.h"
 #include "serve/fields.h"
 #include "serve/jot.h"

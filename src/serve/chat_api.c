@@ -2,7 +2,6 @@
 #include "serve/chat_api.h"
 
 #include "fmt/json_build.h"
-#include "fmt/json_text.h"
 #include "serve/fields.h"
 #include "serve/logprobs_json.h"
 #include "serve/openai_stream.h"

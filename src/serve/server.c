@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 /* --- heads --- */
 

@@ -2,7 +2,6 @@
 
 #include "fmt/json_build.h"
 #include "fmt/json_doc.h"
-#include "fmt/json_text.h"
 #include "serve/fields.h"
 #include "serve/jot.h"
 #include <json-c/json_object.h>

@@ -4,7 +4,6 @@
 #include "plat/file_write.h"
 #include <sqlite3.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 enum { PATH_BYTES_MAX = 4096, BUSY_MS = 10000 };

@@ -6,7 +6,6 @@
 #include "support/temp_folder.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,6 +1,5 @@
 /* Several models behind one server, as a whole program: requests go where they say, engines take turns, and nobody's
  * answer suffers for it. */
-#include "fmt/json_doc.h"
 #include "support/check.h"
 #include "support/client.h"
 #include "support/served.h"

@@ -8,7 +8,6 @@
 #include "support/client.h"
 #include "support/demo_server.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <dirent.h>
 #include <json-c/json.h>

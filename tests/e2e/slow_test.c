@@ -7,12 +7,10 @@
  * sees; 40 times are more than two minutes. With --true the clock is real, each read takes 100 ms, and the clients keep
  * time themselves. */
 #include "cli/options.h"
-#include "serve/server_int.h"
 #include "support/check.h"
 #include "support/client.h"
 #include "support/demo_server.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* Conversations whose state is kept: a turn costs its new tokens only, with reasoning that the template drops, also
  * after a restart; and a disk that fails stops nobody. */
-#include "fmt/json_doc.h"
 #include "support/check.h"
 #include "support/client.h"
 #include "support/demo_server.h"

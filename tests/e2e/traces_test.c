@@ -4,7 +4,6 @@
  * The order is a regular expression over one letter for each event, written from the description of the API. The traces
  * are in tests/e2e/golden, with ids numbered in the order of their first appearance and times left out; --record writes
  * them. Where a stream ends at a moment that is chance (cancelled, failed), a run of deltas counts as one. */
-#include "serve/server_int.h"
 #include "support/check.h"
 #include "support/client.h"
 #include "support/demo_server.h"

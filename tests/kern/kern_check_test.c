@@ -19,7 +19,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static const size_t lengths[] = {1,   2,   3,   4,   5,   7,   8,   9,   11,  13,   15,   16,   17,   19,  23,

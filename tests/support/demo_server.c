@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define DIR "models/demo"
 

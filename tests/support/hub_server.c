@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>

@@ -2,7 +2,6 @@
 
 #include "cli/command_line.h"
 #include "plat/clock.h"
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 #include "support/source_model.h"
 
 #include "support/temp_folder.h"
-#include <math.h>
 #include <stdlib.h>
 
 const char source_model_config[] =

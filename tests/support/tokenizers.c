@@ -1,6 +1,5 @@
 #include "support/tokenizers.h"
 
-#include "fmt/json_doc.h"
 #include "support/check.h"
 #include "support/lines.h"
 

@@ -1,7 +1,6 @@
 /* Tool calls: marks by id, names, arguments by schema, in every form that a request can ask for. */
 #include "gram/matcher.h"
 
-#include "base/buf.h"
 #include "fmt/output_parser.h"
 #include "support/check.h"
 #include "support/constrained.h"

@@ -1,5 +1,4 @@
 /* What doctor says about machines and storage made of plain facts, and how its findings become an exit code. */
-#include "base/buf.h"
 #include "cli/doctor.h"
 #include "kern/kern.h"
 #include "support/check.h"

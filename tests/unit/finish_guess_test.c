@@ -3,8 +3,6 @@
 #include "run/finish_guess.h"
 #include "support/check.h"
 
-#include <math.h>
-
 enum { PROMPTS = 600, PASSES = 12, ROWS = 64 };
 
 static uint64_t state_of_draws;

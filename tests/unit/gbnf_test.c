@@ -2,7 +2,6 @@
 #include "gram/gbnf.h"
 
 #include "base/buf.h"
-#include "gram/matcher.h"
 #include "support/check.h"
 #include "support/constrained.h"
 

@@ -5,8 +5,6 @@
 #include "support/open_model.h"
 #include "support/temp_folder.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 

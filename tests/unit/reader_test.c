@@ -3,9 +3,7 @@
 #include "support/check.h"
 #include "support/mem_files.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 /* Schemas keyword by keyword: what is taken, what is not, what is refused and where. */
 #include "base/buf.h"
-#include "gram/matcher.h"
-#include "gram/number_range.h"
 #include "support/check.h"
 #include "support/constrained.h"
 #include "support/schema_check.h"

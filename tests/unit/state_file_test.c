@@ -2,7 +2,6 @@
  */
 #include "run/state_file.h"
 #include "support/check.h"
-#include "support/faulty_files.h"
 #include "support/faulty_write.h"
 #include "support/temp_folder.h"
 

@@ -3,11 +3,9 @@
  *     build/tests/tokenizer_encoder_test --bench TOKENIZER.json TEXT */
 #include "fmt/tokenizer_encoder.h"
 
-#include "base/assert.h"
 #include "base/utf8.h"
 #include "fmt/tokenizer_int.h"
 #include "support/check.h"
-#include "support/lines.h"
 #include "support/random_text.h"
 #include "support/tokenizers.h"
 #include <stdlib.h>
