@@ -3,7 +3,7 @@
 #include <json-c/json_object.h>
 #include <string.h>
 
-bool chat_options_effort(struct chat_options *options, const char *word, struct err *err)
+bool chat_options_effort(struct chat_options *options, const char *name, const char *word, struct err *err)
 {
     static const struct {
         const char *word;
@@ -20,8 +20,7 @@ bool chat_options_effort(struct chat_options *options, const char *word, struct 
         options->effort = words[i].effort;
         return true;
     }
-    return err_set(err, ERR_USER, "reasoning_effort: '%s' is none of none, minimal, low, medium, high, xhigh, max",
-                   word);
+    return err_set(err, ERR_USER, "%s: '%s' is none of none, minimal, low, medium, high, xhigh, max", name, word);
 }
 
 /* False when the member is there and no boolean; *is_given when it is one. */
@@ -36,12 +35,12 @@ static bool read_bool(struct json_object *object, const char *key, bool *value, 
     return true;
 }
 
-static bool read_effort(struct chat_options *options, struct json_object *object, const char *key, struct err *err)
+/* `name`: the member as the client sees it. */
+static bool read_effort(struct chat_options *options, struct json_object *member, const char *name, struct err *err)
 {
-    struct json_object *member = json_object_object_get(object, key);
     if (!member) return true;
-    if (!json_object_is_type(member, json_type_string)) return err_set(err, ERR_USER, "%s: must be a string", key);
-    return chat_options_effort(options, json_object_get_string(member), err);
+    if (!json_object_is_type(member, json_type_string)) return err_set(err, ERR_USER, "%s: must be a string", name);
+    return chat_options_effort(options, name, json_object_get_string(member), err);
 }
 
 /* Anthropic's object, or a boolean as in chat_template_kwargs. */
@@ -63,13 +62,16 @@ static bool read_thinking(struct chat_options *options, struct json_object *obje
 bool chat_options_read(struct chat_options *options, struct json_object *request, struct err *err)
 {
     struct json_object *kwargs = json_object_object_get(request, "chat_template_kwargs");
+    struct json_object *reasoning = json_object_object_get(request, "reasoning");
     bool is_given, clears = false;
     if (kwargs && !json_object_is_type(kwargs, json_type_object))
         return err_set(err, ERR_USER, "chat_template_kwargs: must be an object");
     /* From the weakest to the strongest: each later one overwrites. */
-    if (!read_effort(options, json_object_object_get(request, "reasoning"), "effort", err) ||
-        !read_effort(options, request, "reasoning_effort", err) ||
-        !read_effort(options, kwargs, "reasoning_effort", err) || !read_thinking(options, request, err) ||
+    if (!read_effort(options, json_object_object_get(reasoning, "effort"), "reasoning.effort", err) ||
+        !read_effort(options, json_object_object_get(request, "reasoning_effort"), "reasoning_effort", err) ||
+        !read_effort(options, json_object_object_get(kwargs, "reasoning_effort"),
+                     "chat_template_kwargs.reasoning_effort", err) ||
+        !read_thinking(options, request, err) ||
         !read_bool(request, "enable_thinking", &options->thinking, &is_given, err) ||
         !read_thinking(options, kwargs, err) ||
         !read_bool(kwargs, "enable_thinking", &options->thinking, &is_given, err))

@@ -16,8 +16,8 @@ struct chat_options {
 };
 
 /* The words of reasoning_effort on the wire: none and minimal turn thinking off; low, medium and high are High; xhigh
- * and max are Max. Another word is ERR_USER. */
-bool chat_options_effort(struct chat_options *options, const char *word, struct err *err) MUST_CHECK;
+ * and max are Max. Another word is ERR_USER, and the text begins with the name of what holds it. */
+bool chat_options_effort(struct chat_options *options, const char *name, const char *word, struct err *err) MUST_CHECK;
 
 /* Changes what a chat request says something about. The strongest comes first: chat_template_kwargs.enable_thinking or
  * .thinking, enable_thinking, thinking ({"type": "enabled", "adaptive" or "disabled"}), reasoning_effort (in

@@ -34,6 +34,11 @@ struct call_prompt {
     uint32_t n_added; /* ids in front that the server put there and nobody sees */
 };
 
+/* What an item of the Responses API became: a part of a message, or a call in one. */
+struct input_place {
+    size_t message, call; /* SIZE_MAX: none */
+};
+
 struct protocol {
     const char *id_prefix, *item_prefix, *call_prefix;
     const char *input; /* the member of a request that is read */
@@ -84,6 +89,8 @@ struct call {
     bool is_stored, shows_thinking, wants_summary; /* what single protocols read */
     const char *previous_id;
     struct json_object *input_items;
+    struct input_place *input_places; /* [input_items] */
+    size_t n_previous_items;          /* of input_items: of the previous response */
 
     /* The answer; net thread. */
     struct ticket *ticket;

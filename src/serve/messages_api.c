@@ -34,8 +34,8 @@ static bool read_thinking(struct call *call, struct json_object *config, struct 
     struct err err = {0};
     struct json_object *thinking = json_object_object_get(call->body, "thinking");
     const char *effort = NULL;
-    if (!field_text(config, "effort", &effort, problem)) return false;
-    if (effort && !chat_options_effort(&call->chat, effort, &err))
+    if (!field_text(config, "effort", &effort, problem)) return problem_inside(problem, "output_config");
+    if (effort && !chat_options_effort(&call->chat, "output_config.effort", effort, &err))
         return problem_from(problem, PROBLEM_INVALID_VALUE, &err);
     if (!chat_options_read(&call->chat, call->body, &err)) return problem_from(problem, PROBLEM_INVALID_VALUE, &err);
     call->shows_thinking = !field_is(thinking, "display", "omitted");
@@ -65,7 +65,7 @@ static bool read_format(struct json_object *config, struct json_object **format,
                         struct problem *problem)
 {
     struct json_object *newer = NULL;
-    if (!field_object(config, "format", &newer, problem)) return false;
+    if (!field_object(config, "format", &newer, problem)) return problem_inside(problem, "output_config");
     if (!newer) return true;
     if (*format)
         return problem_set(problem, PROBLEM_CONFLICT, "output_format",

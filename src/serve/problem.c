@@ -71,6 +71,15 @@ bool problem_from(struct problem *problem, enum problem_kind kind, const struct 
     return false;
 }
 
+bool problem_inside(struct problem *problem, const char *where)
+{
+    const struct problem inner = *problem;
+    char param[sizeof inner.param];
+    if (!*inner.param) return false;
+    int n = snprintf(param, sizeof param, "%s.%s", where, inner.param);
+    return problem_set(problem, inner.kind, n < (int)sizeof param ? param : where, "%s.%s", where, inner.text);
+}
+
 unsigned problem_status(const struct problem *problem, enum error_family family)
 {
     unsigned status = kinds[problem->kind].status;

@@ -65,6 +65,10 @@ bool problem_set(struct problem *problem, enum problem_kind kind, const char *pa
  * "field[0].name: ..." tells the parameter. */
 bool problem_from(struct problem *problem, enum problem_kind kind, const struct err *err);
 
+/* A problem with a member of the object at `where` is told as the client sees it: "summary" becomes "input[2].summary".
+ * Returns false. */
+bool problem_inside(struct problem *problem, const char *where);
+
 unsigned problem_status(const struct problem *problem, enum error_family family);
 const char *problem_code(const struct problem *problem);
 

@@ -59,8 +59,9 @@ static bool read_options(struct call *call, struct json_object **format, struct 
     struct json_object *text = NULL, *reasoning = NULL;
     const char *truncation = NULL;
     call->is_stored = true;
-    if (!field_object(call->body, "text", &text, problem) || !field_object(text, "format", format, problem) ||
-        !field_object(call->body, "reasoning", &reasoning, problem) ||
+    if (!field_object(call->body, "text", &text, problem)) return false;
+    if (!field_object(text, "format", format, problem)) return problem_inside(problem, "text");
+    if (!field_object(call->body, "reasoning", &reasoning, problem) ||
         !field_bool(call->body, "store", &call->is_stored, problem) ||
         !field_text(call->body, "truncation", &truncation, problem) ||
         !field_text(call->body, "previous_response_id", &call->previous_id, problem))
@@ -78,8 +79,8 @@ static bool decode(struct call *call, struct worker *worker, struct problem *pro
     struct json_object *format = NULL;
     return call_read_common(call, rules, problem) && read_options(call, &format, problem) &&
            call_read_tools(call, TOOLS_RESPONSES, problem) && responses_read(call, problem) &&
-           call_encode_chat(call, worker, problem) && call_read_constraint(call, format, "text.format", problem) &&
-           call_finish_decode(call, problem);
+           (call_encode_chat(call, worker, problem) || responses_blame(call, problem)) &&
+           call_read_constraint(call, format, "text.format", problem) && call_finish_decode(call, problem);
 }
 
 /* --- items --- */

@@ -49,9 +49,8 @@ static bool add_reasoning(struct reading *r, struct json_object *item, const cha
     struct buf text;
     struct err err = {0};
     struct json_object *parts = NULL;
-    (void)where;
     if (!field_list(item, "summary", &parts, r->problem) || !field_list(item, "content", &parts, r->problem))
-        return false;
+        return problem_inside(r->problem, where);
     buf_init(&text, r->call->server->alloc, TEXT_BYTES_MAX);
     size_t n = parts ? json_object_array_length(parts) : 0;
     bool ok = true;
@@ -62,6 +61,12 @@ static bool add_reasoning(struct reading *r, struct json_object *item, const cha
     if (ok && text.bytes > 0) ok = turn_of(r) && json_build_text(r->turn, "reasoning_content", text.data, text.bytes);
     buf_fini(&text);
     return ok || no_memory(r);
+}
+
+static bool need_content(struct reading *r, struct json_object *item, const char *where)
+{
+    return json_object_object_get(item, "content") ||
+           problem_set(r->problem, PROBLEM_MISSING_FIELD, where, "%s: a message needs a content", where);
 }
 
 static bool add_assistant(struct reading *r, struct json_object *item)
@@ -76,6 +81,7 @@ static bool add_plain(struct reading *r, struct json_object *item, const char *w
 {
     const char *role = field_word(item, "role");
     struct json_object *content = json_object_object_get(item, "content");
+    if (!need_content(r, item, where)) return false;
     if (strcmp(role, "assistant") == 0) return add_assistant(r, item);
     if (strcmp(role, "user") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0)
         return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: the role '%.30s' is not supported", where,
@@ -162,38 +168,83 @@ static bool skip(struct reading *r, struct json_object *item, const char *where)
     return true;
 }
 
-static const struct {
+/* `member`: what a message or a call in one is made from; NULL: the item makes none. */
+static const struct kind {
     const char *type;
     item_fn *add;
+    bool is_call;
+    const char *member;
 } kinds[] = {
-    {"message", add_plain},
-    {"", add_plain}, /* a message may leave its type out */
-    {"reasoning", add_reasoning},
-    {"function_call", add_function_call},
-    {"function_call_output", add_output},
-    {"custom_tool_call", add_custom_call},
-    {"custom_tool_call_output", add_output},
-    {"local_shell_call", add_shell_call},
-    {"local_shell_call_output", add_output},
-    {"compaction", skip}, /* these only annotate */
-    {"web_search_call", skip},
-    {"file_search_call", skip},
-    {"image_generation_call", skip},
-    {"code_interpreter_call", skip},
-    {"mcp_list_tools", skip},
+    {"message", add_plain, false, "content"},
+    {"", add_plain, false, "content"}, /* a message may leave its type out */
+    {"reasoning", add_reasoning, false, NULL},
+    {"function_call", add_function_call, true, "arguments"},
+    {"function_call_output", add_output, false, "output"},
+    {"custom_tool_call", add_custom_call, true, "input"},
+    {"custom_tool_call_output", add_output, false, "output"},
+    {"local_shell_call", add_shell_call, true, "action"},
+    {"local_shell_call_output", add_output, false, "output"},
+    {"compaction", skip, false, NULL}, /* these only annotate */
+    {"web_search_call", skip, false, NULL},
+    {"file_search_call", skip, false, NULL},
+    {"image_generation_call", skip, false, NULL},
+    {"code_interpreter_call", skip, false, NULL},
+    {"mcp_list_tools", skip, false, NULL},
 };
+
+/* NULL: there is none. */
+static const struct kind *kind_of(struct json_object *item)
+{
+    const char *type = field_word(item, "type");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(type, kinds[i].type) == 0) return &kinds[i];
+    return NULL;
+}
+
+static void name_item(char where[WHERE_BYTES], const struct call *call, size_t index)
+{
+    if (index < call->n_previous_items)
+        snprintf(where, WHERE_BYTES, "previous_response_id");
+    else
+        snprintf(where, WHERE_BYTES, "input[%zu]", index - call->n_previous_items);
+}
 
 static bool add_item(struct reading *r, struct json_object *item, size_t index)
 {
     char where[WHERE_BYTES];
-    const char *type = field_word(item, "type");
-    snprintf(where, sizeof where, "input[%zu]", index);
+    const struct kind *kind = kind_of(item);
+    struct input_place *place = &r->call->input_places[index];
+    name_item(where, r->call, index);
     if (!json_object_is_type(item, json_type_object))
         return problem_set(r->problem, PROBLEM_INVALID_TYPE, where, "%s: must be an object", where);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(type, kinds[i].type) == 0) return kinds[i].add(r, item, where);
-    return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: items of type '%.50s' are not supported", where,
-                       type);
+    if (!kind)
+        return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: items of type '%.50s' are not supported",
+                           where, field_word(item, "type"));
+    if (!kind->add(r, item, where)) return false;
+    *place = (struct input_place){SIZE_MAX, SIZE_MAX};
+    if (kind->member) place->message = json_object_array_length(r->out) - 1;
+    if (kind->is_call) place->call = json_object_array_length(r->calls) - 1;
+    return true;
+}
+
+/* The template knows messages, and nothing of the items that they were made from. */
+bool responses_blame(const struct call *call, struct problem *problem)
+{
+    static const char in_call[] = ".function.arguments";
+    const struct problem told = *problem;
+    char where[WHERE_BYTES], param[sizeof told.param];
+    size_t message, at_call = SIZE_MAX, i = 0, n = json_object_array_length(call->input_items);
+    int used = 0, more = 0;
+    if (sscanf(told.param, "messages[%zu]%n", &message, &used) != 1 || used == 0) return false;
+    if (sscanf(told.param + used, ".tool_calls[%zu]%n", &at_call, &more) == 1) used += more;
+    while (i < n && (call->input_places[i].message != message || call->input_places[i].call != at_call)) i++;
+    if (i == n) return false;
+    name_item(where, call, i);
+    const char *member = kind_of(json_object_array_get_idx(call->input_items, i))->member, *rest = told.param + used;
+    const char *inner = at_call == SIZE_MAX ? ".content" : in_call;
+    size_t skipped = strncmp(rest, inner, strlen(inner)) == 0 ? strlen(inner) : 0;
+    snprintf(param, sizeof param, "%s.%s%s", where, member, rest + skipped);
+    return problem_set(problem, told.kind, param, "%s%s", param, told.text + strlen(told.param));
 }
 
 /* --- the list of items --- */
@@ -274,7 +325,7 @@ static bool resolve(struct call *call, size_t index, struct stored *stored, stru
     char where[WHERE_BYTES];
     struct json_object *reference = json_object_array_get_idx(call->input_items, index);
     const char *id = field_word(reference, "id");
-    snprintf(where, sizeof where, "input[%zu]", index);
+    name_item(where, call, index);
     if (!*id)
         return problem_set(problem, PROBLEM_MISSING_FIELD, where, "%s: a reference needs the id of an item", where);
     struct json_object *item = find_in_stored(stored, id);
@@ -326,6 +377,7 @@ static bool read_items(struct call *call, struct problem *problem)
     call->input_items = json_object_new_array();
     if (!call->input_items) return problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the input");
     if (call->previous_id && !append_previous(call, problem)) return false;
+    call->n_previous_items = json_object_array_length(call->input_items);
     if (!input && !call->previous_id) return problem_set(problem, PROBLEM_MISSING_FIELD, "input", "input: missing");
     bool is_text = json_object_is_type(input, json_type_string);
     if (input && !is_text && !json_object_is_type(input, json_type_array))
@@ -338,18 +390,20 @@ static bool read_items(struct call *call, struct problem *problem)
 bool responses_read(struct call *call, struct problem *problem)
 {
     const char *instructions = NULL;
+    struct err err = {0};
     struct reading r = {.call = call, .problem = problem};
     if (!field_text(call->body, "instructions", &instructions, problem) || !read_items(call, problem)) return false;
     r.out = call->messages = json_object_new_array();
     r.known = json_object_new_object();
-    bool ok = (r.out && r.known) || no_memory(&r);
+    size_t n = json_object_array_length(call->input_items);
+    call->input_places = arena_get_array(&call->arena, n + 1, sizeof *call->input_places, &err);
+    bool ok = (r.out && r.known && call->input_places) || no_memory(&r);
     if (ok && instructions) {
         struct json_object *message = add_message(&r, "system");
         ok = (message && json_build_member(message, "content",
                                            json_object_get(json_object_object_get(call->body, "instructions")))) ||
              no_memory(&r);
     }
-    size_t n = json_object_array_length(call->input_items);
     for (size_t i = 0; i < n && ok; i++) ok = add_item(&r, json_object_array_get_idx(call->input_items, i), i);
     json_object_put(r.known);
     return ok;

@@ -7,4 +7,8 @@
  * in front. The tools were read before. */
 bool responses_read(struct call *call, struct problem *problem) MUST_CHECK;
 
+/* A problem with "messages[2].content" becomes one with the member of the item that this was made from, such as
+ * "input[1].output". False. */
+bool responses_blame(const struct call *call, struct problem *problem);
+
 #endif

@@ -19,13 +19,14 @@ static void finish(struct httpd_exchange *exchange, struct jot *json)
 }
 
 /* Raw text, under either of its names. */
-static bool encode_text(struct call *call, struct worker *worker, struct json_object *text, bool with_prefix,
+static bool encode_text(struct call *call, struct worker *worker, const char *name, bool with_prefix,
                         struct problem *problem)
 {
     struct err err = {0};
     const struct text_model *model = call->model->text;
+    struct json_object *text = json_object_object_get(call->body, name);
     if (!json_object_is_type(text, json_type_string))
-        return problem_set(problem, PROBLEM_INVALID_TYPE, "content", "content: must be a string");
+        return problem_set(problem, PROBLEM_INVALID_TYPE, name, "%s: must be a string", name);
     const char *bytes = json_object_get_string(text);
     size_t n = (size_t)json_object_get_string_len(text);
     bool ok = with_prefix
@@ -37,10 +38,10 @@ static bool encode_text(struct call *call, struct worker *worker, struct json_ob
 static bool tokenize(struct call *call, struct worker *worker, struct problem *problem)
 {
     bool with_prefix = true;
-    struct json_object *text = json_object_object_get(call->body, "content");
-    if (!text) text = json_object_object_get(call->body, "prompt");
     if (!field_bool(call->body, "add_special_tokens", &with_prefix, problem)) return false;
-    if (text) return encode_text(call, worker, text, with_prefix, problem);
+    if (json_object_object_get(call->body, "content"))
+        return encode_text(call, worker, "content", with_prefix, problem);
+    if (json_object_object_get(call->body, "prompt")) return encode_text(call, worker, "prompt", with_prefix, problem);
     if (json_object_object_get(call->body, "messages")) return chat_api_encode(call, worker, problem);
     return problem_set(problem, PROBLEM_MISSING_FIELD, "content", "content: missing; send content, prompt or messages");
 }

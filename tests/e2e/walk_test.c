@@ -442,8 +442,9 @@ static void thinking_in_every_form(void **state)
         {MESSAGES, ASK "'thinking':{'type':'enabled','display':'omitted'}", NULL, "/content/0/thinking "},
         {MESSAGES, ASK "'thinking':{}", "invalid_value", "thinking.type: must be"},
         {MESSAGES, ASK "'output_config':{'effort':'high'}", NULL, "/content/0/type thinking"},
-        {MESSAGES, ASK "'output_config':{'effort':'very'}", "invalid_value", NULL},
-        {MESSAGES, ASK "'output_config':{'effort':1}", "invalid_type", "effort: must be a string"},
+        {MESSAGES, ASK "'output_config':{'effort':'very'}", "invalid_value", "output_config.effort: 'very'"},
+        {MESSAGES, ASK "'output_config':{'effort':1}", "invalid_type", "output_config.effort: must be"},
+        {MESSAGES, "'output_config':{'format':5}", "invalid_type", "output_config.format: must be"},
         {RESPONSES, "'input':'What is 17 plus 25?','reasoning':{'effort':'low'}", NULL, "/output/0/type reasoning"},
         {RESPONSES, "'input':'What is 17 plus 25?','reasoning':{'effort':'low','summary':'auto'}", NULL,
          "/output/0/summary/0/type summary_text"},
@@ -667,8 +668,28 @@ static void fields_of_responses(void **state)
         {RESPONSES, "'input':[{'type':'message','role':'user','content':[{'type':'input_text','text':'a'}]}]", NULL,
          NULL},
         {RESPONSES, "'input':[{'role':'user','content':[{'type':'input_image','image_url':'x'}]}]",
-         "unsupported_content", NULL},
-        {RESPONSES, "'input':[{'role':'user','content':[{'type':'input_file'}]}]", "unsupported_content", NULL},
+         "unsupported_content", "input[0].content[0]"},
+        {RESPONSES, "'input':[{'role':'user','content':[{'type':'input_file'}]}]", "unsupported_content",
+         "input[0].content[0]"},
+        /* what was made of an item is blamed on the item, however many messages and calls stand before it */
+        {RESPONSES, "'instructions':'be brief','input':[{'role':'user','content':5}]", "invalid_value",
+         "input[0].content"},
+        {RESPONSES, "'input':[{'role':'user'}]", "missing_field", "input[0]"},
+        {RESPONSES, INPUT("{'role':'assistant','content':null}"), "missing_field", "input[1]"},
+        {RESPONSES, INPUT("{'type':'reasoning','summary':5}"), "invalid_type", "input[1].summary"},
+        {RESPONSES,
+         INPUT("{'type':'compaction'},{'type':'reasoning','summary':[{'text':'r'}]},"
+               "{'role':'assistant','content':{}}"),
+         "invalid_value", "input[3].content"},
+        {RESPONSES,
+         INPUT("{'role':'assistant','content':'a'},{'type':'function_call','call_id':'1','name':'f'},"
+               "{'type':'function_call','call_id':'2','name':'f','arguments':'['}"),
+         "invalid_value", "input[3].arguments"},
+        {RESPONSES,
+         INPUT("{'type':'function_call','call_id':'1','name':'f'},{'type':'function_call','call_id':'2','name':'f'},"
+               "{'type':'function_call_output','call_id':'1','output':'y'},"
+               "{'type':'function_call_output','call_id':'2','output':[{'type':'input_image'}]}"),
+         "unsupported_content", "input[4].output[0]"},
         {RESPONSES, "'input':[{'role':'robot','content':'x'}]", "invalid_value", "input[0]"},
         {RESPONSES,
          INPUT("{'type':'reasoning','summary':[],'content':[{'type':'reasoning_text','text':'r'}]},"
@@ -706,7 +727,8 @@ static void fields_of_responses(void **state)
         {RESPONSES, "'text':{'format':{'type':'text'}}", NULL, "/text/format/type text"},
         {RESPONSES, "'text':{'format':{'type':'json_schema'}}", "missing_field", "text.format"},
         {RESPONSES, "'text':'json'", "invalid_type", "text"},
-        {RESPONSES, "'text':{'format':'json'}", "invalid_type", "format"},
+        {RESPONSES, "'text':{'format':'json'}", "invalid_type", "text.format"},
+        {RESPONSES, "'reasoning':{'effort':'much'}", "invalid_value", "reasoning.effort"},
         {RESPONSES, "'include':['reasoning.encrypted_content','something.else']", NULL, NULL},
         {RESPONSES, "'include':['message.output_text.logprobs'],'top_logprobs':2", NULL, NULL},
         {RESPONSES, "'include':'x'", "invalid_type", "include"},
@@ -734,6 +756,16 @@ static void fields_of_responses(void **state)
         json_ask(demo.port, RESPONSES, "{\"previous_response_id\":\"resp_x\",\"input\":\"x\"}", NULL, 404);
     assert_string_equal(json_text_at(answer, "/error/code"), "not_found");
     json_object_put(answer);
+
+    /* Items are counted as the client sent them, without those of the response before. */
+    char json[JSON_BYTES];
+    answer = json_ask(demo.port, RESPONSES, "{\"input\":\"x\",\"max_output_tokens\":1}", NULL, 200);
+    snprintf(json, sizeof json, "{\"previous_response_id\":\"%s\",\"input\":[{\"role\":\"user\",\"content\":5}]}",
+             json_text_at(answer, "/id"));
+    json_object_put(answer);
+    answer = json_ask(demo.port, RESPONSES, json, NULL, 400);
+    assert_string_equal(json_text_at(answer, "/error/param"), "input[0].content");
+    json_object_put(answer);
 }
 
 /* --- small routes --- */
@@ -745,6 +777,7 @@ static void fields_of_small_routes(void **state)
         {"/tokenize", "'content':'hi'", NULL, "/max_model_len 4096"},
         {"/tokenize", "'prompt':'hi','content':null", NULL, NULL},
         {"/tokenize", "'content':5", "invalid_type", "content"},
+        {"/tokenize", "'prompt':5", "invalid_type", "prompt"},
         {"/tokenize", "", "missing_field", "content"},
         {"/tokenize", "'content':'','add_special_tokens':false", NULL, "/count 0"},
         {"/tokenize", "'content':'','add_special_tokens':true", NULL, "/count 2"},

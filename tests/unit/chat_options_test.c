@@ -66,6 +66,8 @@ static void wrong_types_are_refused_by_name(void **state)
     static const char *const bad[][2] = {
         {"{\"reasoning_effort\":3}", "reasoning_effort: must be a string"},
         {"{\"reasoning_effort\":\"huge\"}", "reasoning_effort: 'huge' is none of"},
+        {"{\"reasoning\":{\"effort\":\"huge\"}}", "reasoning.effort: 'huge' is none of"},
+        {"{\"chat_template_kwargs\":{\"reasoning_effort\":3}}", "chat_template_kwargs.reasoning_effort: must be"},
         {"{\"thinking\":{\"type\":\"on\"}}", "thinking.type: must be"},
         {"{\"thinking\":\"on\"}", "thinking: must be true or false"},
         {"{\"enable_thinking\":1}", "enable_thinking: must be true or false"},

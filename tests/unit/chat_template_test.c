@@ -289,14 +289,14 @@ static void effort_words_have_a_meaning_or_are_refused(void **state)
     (void)state;
     struct err err = {0};
     struct chat_options options = {.thinking = true};
-    assert_true(chat_options_effort(&options, "minimal", &err));
+    assert_true(chat_options_effort(&options, "effort", "minimal", &err));
     assert_false(options.thinking);
-    assert_true(chat_options_effort(&options, "low", &err));
+    assert_true(chat_options_effort(&options, "effort", "low", &err));
     assert_true(options.thinking);
     assert_int_equal(options.effort, CHAT_EFFORT_HIGH);
-    assert_true(chat_options_effort(&options, "xhigh", &err));
+    assert_true(chat_options_effort(&options, "effort", "xhigh", &err));
     assert_int_equal(options.effort, CHAT_EFFORT_MAX);
-    assert_false(chat_options_effort(&options, "High", &err));
+    assert_false(chat_options_effort(&options, "effort", "High", &err));
     assert_int_equal(err.kind, ERR_USER);
 }
 
