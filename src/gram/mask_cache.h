@@ -5,8 +5,8 @@
  * Inside a string nearly every token fits, and looking at all of them takes a while; the answer depends on the
  * automaton and its state alone, not on what surrounds the string. So it is good for every automaton that is the same,
  * whatever constraint it belongs to: what one schema has found out about strings and numbers, the next one knows. A
- * cache is owned by one thread, with all matchers that use it, so it needs no lock; constraints, which threads share,
- * stay untouched. Least recently used masks go first. */
+ * cache is owned by one thread at a time, with all matchers that use it, so it needs no lock; constraints, which
+ * threads share, stay untouched. Least recently used masks go first. */
 #include "gram/constraint.h"
 #include "gram/dfa.h"
 #include "gram/token_trie.h"

@@ -9,8 +9,8 @@
  * While the model thinks, every token is allowed but those that end the answer and <tool_call>; the constraint begins
  * behind </think>.
  *
- * Owned by one thread, the one that owns the mask cache. Constraints are shared and held. Copies for speculation are
- * matchers of their own that share the cache. */
+ * Owned by one thread at a time, the one that owns the mask cache. Constraints are shared and held. Copies for
+ * speculation are matchers of their own that share the cache. */
 #include "gram/mask_cache.h"
 
 enum { MATCHER_PLACES_MAX = 256 };

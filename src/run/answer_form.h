@@ -4,7 +4,8 @@
  *
  * Joins a constraint with a position in it. A thread of the tables' own finds out what is allowed at a position as soon
  * as the position is known, that is with the form and behind each id, while the engine computes; whoever needs it a
- * pass later rarely waits. What fails on the way is kept here and ends the answer: the sampler then finds nothing
+ * pass later rarely waits. Who needs it in the same pass, behind a draft that came true, finds it out himself where
+ * that thread has not begun. What fails on the way is kept here and ends the answer: the sampler then finds nothing
  * allowed, and the failure says why. Owned by the engine thread, as are the tables. */
 #include "gram/constraint.h"
 #include "run/stop.h"
@@ -25,7 +26,7 @@ void form_tables_init(struct form_tables *tables, struct alloc *alloc, const str
 void form_tables_fini(struct form_tables *tables); /* no form may be left; safe twice and on a zeroed struct */
 
 struct form_stats {
-    uint64_t n_masks, made_ns, made_ns_max; /* on the thread of the tables */
+    uint64_t n_masks, made_ns, made_ns_max; /* on any thread */
     uint64_t n_waits, waited_ns;            /* of the owner's thread, for what was not there yet */
 };
 struct form_stats form_tables_stats(const struct form_tables *tables);

@@ -7,7 +7,7 @@
 #include <json-c/json.h>
 #include <math.h>
 
-enum { DEPTH = 3, ANSWERS = 4 };
+enum { DEPTH = 3, ANSWERS = 4, SEEDS = 4 };
 
 #define CHAT "/v1/chat/completions"
 #define USED "/usage/speculation/"
@@ -128,8 +128,44 @@ static void usage_and_sums_agree(void **state)
     assert_true(generated > 0);
 }
 
+/* Behind each draft that came true, what is allowed next is wanted at once: by then its thread has rarely begun. */
+static void constrained_answers_are_what_they_are_without_drafts(void **state)
+{
+    (void)state;
+    struct demo_server plain;
+    int64_t accepted = 0;
+    demo_server_init(&plain);
+    plain.service_settings.engine.drafts = (struct draft_choice){.kind = DRAFT_OFF};
+    demo_server_start(&plain);
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        char body[256];
+        snprintf(
+            body, sizeof body,
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"An object, please.\"}],\"seed\":%d,\"temperature\":0.8,"
+            "\"max_tokens\":100,\"response_format\":{\"type\":\"json_object\"}}",
+            seed);
+        struct json_object *drafted = json_ask(demo.port, CHAT, body, NULL, 200);
+        struct json_object *alone = json_ask(plain.port, CHAT, body, NULL, 200);
+        assert_string_equal(json_text_at(drafted, "/choices/0/message/content"),
+                            json_text_at(alone, "/choices/0/message/content"));
+        accepted += json_int_at(drafted, USED "accepted");
+        json_object_put(drafted);
+        json_object_put(alone);
+    }
+    struct json_object *stats = json_ask(demo.port, "/stats", NULL, NULL, 200);
+    print_message("%lld drafts accepted, %lld of %lld masks were not there yet\n", (long long)accepted,
+                  (long long)json_int_at(stats, "/masks/waits"), (long long)json_int_at(stats, "/masks/made"));
+    assert_true(accepted > 0);
+    json_object_put(stats);
+    demo_server_stop(&plain);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models_tell_the_way), cmocka_unit_test(usage_and_sums_agree)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_tell_the_way),
+        cmocka_unit_test(usage_and_sums_agree),
+        cmocka_unit_test(constrained_answers_are_what_they_are_without_drafts),
+    };
     return cmocka_run_group_tests(tests, start, stop);
 }
