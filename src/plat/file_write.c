@@ -148,10 +148,22 @@ static char *with_suffix(struct alloc *alloc, const char *path, const char *suff
     return text;
 }
 
+/* What is renamed over a name takes the place of whatever has it: a device such as /dev/null would be gone for all. */
+static bool may_replace(const char *path, struct err *err)
+{
+    char start[] = "/proc/";
+    size_t n = strlen(start);
+    struct stat st;
+    bool is_output = readlink(path, start, n) == (ssize_t)n && strcmp(start, "/proc/") == 0; /* as /dev/stdout */
+    if (stat(path, &st) != 0 || (S_ISREG(st.st_mode) && !is_output)) return true;
+    return err_set(err, ERR_IO, "%s: something else than a file has this name; choose another one", path);
+}
+
 bool file_create(struct file_writer *writer, struct alloc *alloc, struct write_system ws, const char *path,
                  struct err *err)
 {
     *writer = (struct file_writer){.ws = ws, .alloc = alloc, .descriptor = -1};
+    if (!may_replace(path, err)) goto fail;
     writer->path = alloc_text(alloc, path, err);
     if (!writer->path) goto fail;
     char *path_tmp = with_suffix(alloc, path, ".tmp", err);

@@ -41,7 +41,8 @@ struct file_writer {
     int descriptor;
 };
 
-/* Starts PATH.tmp, empty; one that an earlier run left behind is removed. */
+/* Starts PATH.tmp, empty; one that an earlier run left behind is removed. Refused where PATH is a folder, a device or
+ * anything else but a file, or a link to one. */
 bool file_create(struct file_writer *writer, struct alloc *alloc, struct write_system ws, const char *path,
                  struct err *err) MUST_CHECK;
 

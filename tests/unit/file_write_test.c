@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -240,6 +241,32 @@ static void folders_and_links(void **state)
     assert_int_equal(alloc.live, 0);
 }
 
+static void only_files_are_replaced(void **state)
+{
+    (void)state;
+    struct alloc alloc = {0};
+    static const char *const names[] = {"pipe", "to_pipe", "folder", "output"};
+    struct stat st;
+    assert_int_equal(mkfifo(temp_path(&folder, "pipe"), 0600), 0);
+    assert_int_equal(symlink("pipe", temp_path(&folder, "to_pipe")), 0);
+    assert_int_equal(mkdir(temp_path(&folder, "folder"), 0700), 0);
+    assert_int_equal(symlink("/proc/self/exe", temp_path(&folder, "output")), 0); /* a file, by way of a process */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct err err = {0};
+        char path[256], path_tmp[264];
+        snprintf(path, sizeof path, "%s", temp_path(&folder, names[i]));
+        snprintf(path_tmp, sizeof path_tmp, "%s.tmp", path);
+        print_message("%s\n", path);
+        assert_false(file_write_all(&alloc, write_system_real(), path, "new", 3, &err));
+        assert_int_equal(err.kind, ERR_IO);
+        assert_non_null(strstr(err.text, "something else than a file has this name"));
+        assert_false(file_exists(path_tmp));
+        assert_int_equal(lstat(path, &st), 0);
+        assert_false(S_ISREG(st.st_mode));
+    }
+    assert_int_equal(alloc.live, 0);
+}
+
 /* Two downloads of one model come to the same link at the same time. */
 static void processes_that_make_the_same_link(void **state)
 {
@@ -296,6 +323,7 @@ int main(void)
         cmocka_unit_test(allocation_failures),
         cmocka_unit_test(a_full_disk_says_so),
         cmocka_unit_test(links_are_replaced_not_followed),
+        cmocka_unit_test(only_files_are_replaced),
         cmocka_unit_test(one_writer_per_folder),
         cmocka_unit_test(a_file_in_more_than_one_run),
         cmocka_unit_test(folders_and_links),
