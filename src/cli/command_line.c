@@ -23,8 +23,8 @@ static bool check_operands(const struct command *command, const struct operands 
 static bool resolve_operands(struct command_context *context, const char **words, struct arena *arena, struct err *err)
 {
     struct location place;
-    size_t n = resolve_model_count(context->command);
-    for (size_t i = 0; i < n && i < context->n_operands; i++) {
+    for (size_t i = 0; i < context->n_operands; i++) {
+        if (!resolve_model_is_at(context->command, words, i)) continue;
         if (!resolve_model(context, words[i], &place, err)) return false;
         size_t bytes = strlen(place.path) + 1;
         char *path = arena_get(arena, bytes, err);

@@ -94,10 +94,29 @@ bool resolve_model(const struct command_context *context, const char *word, stru
     return ok;
 }
 
-size_t resolve_model_count(const struct command *command)
+/* Whether `words`, parted by | and up to a blank, have this one. */
+static bool is_among(const char *word, const char *words)
 {
-    const char *operands = command->operands;
-    if (*operands == '[') operands++;
-    if (strcmp(operands, "MODEL...") == 0) return command->n_operands_max;
-    return strncmp(operands, "MODEL", 5) == 0 || strncmp(operands, "SOURCE", 6) == 0;
+    for (size_t n = strcspn(words, "| ");; words += n + 1, n = strcspn(words, "| ")) {
+        if (n == strlen(word) && strncmp(words, word, n) == 0) return true;
+        if (words[n] != '|') return false;
+    }
+}
+
+/* Of a usage line such as "record MODEL FILE | replay FILE": whether `word` stands in front of MODEL. */
+static bool stands_in_front(const char *word, const char *usage)
+{
+    static const char parting[] = " | ", model[] = " MODEL";
+    for (const char *form = usage; form; form = strstr(form, parting) ? strstr(form, parting) + strlen(parting) : NULL)
+        if (is_among(word, form)) return strncmp(form + strcspn(form, " "), model, strlen(model)) == 0;
+    return false;
+}
+
+bool resolve_model_is_at(const struct command *command, const char *const *operands, size_t i)
+{
+    const char *usage = command->operands;
+    if (*usage == '[') usage++;
+    if (strcmp(usage, "MODEL...") == 0) return true;
+    if (i == 0) return strncmp(usage, "MODEL", 5) == 0 || strncmp(usage, "SOURCE", 6) == 0;
+    return i == 1 && stands_in_front(operands[0], usage);
 }

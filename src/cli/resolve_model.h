@@ -12,9 +12,8 @@
 bool resolve_model(const struct command_context *context, const char *word, struct location *out,
                    struct err *err) MUST_CHECK;
 
-/* How many of the command's operands, from the first on, are such words: none, unless its usage line begins with MODEL
- * or SOURCE; all of them with "MODEL...". */
-size_t resolve_model_count(const struct command *command);
+/* Whether operand i of the command is such a word: it is where the usage line says MODEL or SOURCE. */
+bool resolve_model_is_at(const struct command *command, const char *const *operands, size_t i);
 
 /* The user's registry; see registry_open. */
 bool open_registry(struct registry **registry, const struct command_context *context, bool may_create,

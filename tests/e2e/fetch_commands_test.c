@@ -76,6 +76,32 @@ static void fetched_and_named(void **state)
     assert_null(strstr(weir.log, "neither a folder"));
 }
 
+/* Of bench and trace the model is the second operand, if it is one. */
+static void named_behind_another_word(void **state)
+{
+    (void)state;
+    char trace[400];
+    snprintf(trace, sizeof trace, "%s/trace", folder.path);
+    PROGRAM_RUN(&weir, "get", "org/name");
+    PROGRAM_RUN(&weir, "trace", "record", "g/na", trace, "--ids", "1,2,3");
+    program_expect(&weir, 0, "1 texts, 3 tokens", "");
+    PROGRAM_RUN(&weir, "trace", "compare", trace);
+    program_expect(&weir, 0, "layers of passes asked for", "");
+    PROGRAM_RUN(&weir, "trace", "record", "nobody", trace, "--ids", "1,2,3");
+    program_expect(&weir, 2, "", "'nobody' is neither a folder nor part of a known model's name");
+    PROGRAM_RUN(&weir, "trace", "compare", "nobody"); /* a file */
+    program_expect(&weir, 4, "", "nobody: cannot open");
+    static const char *const parts[] = {"disk", "memory", "engine", "batch", "prefill", "decode", "draft"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        PROGRAM_RUN(&weir, "bench", parts[i], "nobody");
+        program_expect(&weir, 2, "", "'nobody' is neither a folder nor part of a known model's name");
+    }
+    PROGRAM_RUN(&weir, "bench", "kernels", "nobody"); /* part of a kernel's name */
+    assert_null(strstr(weir.log, "neither a folder"));
+    PROGRAM_RUN(&weir, "bench", "dis", "nobody");
+    program_expect(&weir, 2, "", "bench has no part 'dis'; the nearest is 'disk'");
+}
+
 static void a_dry_run(void **state)
 {
     (void)state;
@@ -389,6 +415,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(fetched_and_named),
+        TEST(named_behind_another_word),
         TEST(a_dry_run),
         TEST(wrong_words),
         TEST(the_hub_refuses),
