@@ -1,6 +1,7 @@
 #include "fmt/json_text.h"
 
 #include "base/assert.h"
+#include "base/utf8.h"
 #include <float.h>
 #include <inttypes.h>
 #include <json-c/json_object.h>
@@ -95,9 +96,26 @@ bool json_text_add_escaped(struct buf *out, const char *text, size_t bytes, stru
     return buf_add(out, text + plain, bytes - plain, err);
 }
 
+/* Names of files and folders are any bytes. */
+static bool add_any_bytes(struct buf *out, const char *text, size_t bytes, struct err *err)
+{
+    size_t bad;
+    while (!utf8_check(text, bytes, &bad)) {
+        uint32_t code;
+        size_t used;
+        char replacement[4];
+        utf8_next(text + bad, bytes - bad, &code, &used);
+        if (!json_text_add_escaped(out, text, bad, err) || !buf_add(out, replacement, utf8_put(replacement, code), err))
+            return false;
+        text += bad + used;
+        bytes -= bad + used;
+    }
+    return json_text_add_escaped(out, text, bytes, err);
+}
+
 bool json_text_add_string(struct buf *out, const char *text, size_t bytes, struct err *err)
 {
-    return buf_add_char(out, '"', err) && json_text_add_escaped(out, text, bytes, err) && buf_add_char(out, '"', err);
+    return buf_add_char(out, '"', err) && add_any_bytes(out, text, bytes, err) && buf_add_char(out, '"', err);
 }
 
 /* An integer beyond 64 bits keeps its digits beside the double; every other double has nothing there. */

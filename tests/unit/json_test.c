@@ -81,6 +81,32 @@ static void compact_has_no_blanks(void **state)
 
 #define N(literal) literal, sizeof literal - 1
 
+/* Names of files are any bytes, and a document that holds one is JSON all the same. */
+static void what_is_not_utf8_is_replaced(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t bytes;
+        const char *want;
+    } cases[] = {
+        {N(""), "\"\""},
+        {N("\xff"), "\"\uFFFD\""},
+        {N("n\xff\xfe\"x"), "\"n\uFFFD\uFFFD\\\"x\""},
+        {N("\xe2\x82"), "\"\uFFFD\""},
+        {N("\xe2\x82\xac\xe2\x82."), "\"\u20AC\uFFFD.\""},
+        {N("\xed\xa0\x80"), "\"\uFFFD\uFFFD\uFFFD\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf out;
+        struct err err = {0};
+        buf_init(&out, &heap, 100);
+        assert_true(json_text_add_string(&out, cases[i].text, cases[i].bytes, &err));
+        assert_string_equal(out.data, cases[i].want);
+        buf_fini(&out);
+    }
+}
+
 static const struct {
     const char *text;
     size_t bytes, offset;
@@ -301,6 +327,7 @@ int main(void)
         cmocka_unit_test(texts_come_out_as_from_python),
         cmocka_unit_test(doubles_come_out_as_from_python),
         cmocka_unit_test(compact_has_no_blanks),
+        cmocka_unit_test(what_is_not_utf8_is_replaced),
         cmocka_unit_test(what_is_not_json_is_refused_at_its_byte),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(surrogates_that_are_alone_are_replaced),
