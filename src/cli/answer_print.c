@@ -80,6 +80,11 @@ static void print_reasoning(struct answer_print *p, const struct weir_event *eve
     fflush(to);
 }
 
+static bool is_written(FILE *out)
+{
+    return fflush(out) == 0 && !ferror(out);
+}
+
 static void print_content(struct answer_print *p, const struct weir_event *event)
 {
     end_reasoning(p);
@@ -88,20 +93,20 @@ static void print_content(struct answer_print *p, const struct weir_event *event
     else
         fwrite(event->text, 1, event->bytes, p->out);
     p->last = event->text[event->bytes - 1];
-    fflush(p->out);
 }
 
-void answer_print_event(struct answer_print *print, const struct weir_event *event)
+bool answer_print_event(struct answer_print *print, const struct weir_event *event)
 {
     if (event->kind == WEIR_EVENT_PROGRESS) {
         print_progress(print, event);
-        return;
+        return true;
     }
     answer_print_progress_end(print);
     if (event->kind == WEIR_EVENT_REASONING)
         print_reasoning(print, event);
     else if (event->kind == WEIR_EVENT_TEXT)
         print_content(print, event);
+    return is_written(print->out);
 }
 
 void answer_print_end(struct answer_print *print)

@@ -18,8 +18,9 @@ struct answer_print {
 
 void answer_print_init(struct answer_print *print, const struct command_context *context);
 
-/* Text and reasoning as they come; and, on a terminal, how much of a long prompt has been read. */
-void answer_print_event(struct answer_print *print, const struct weir_event *event);
+/* Text and reasoning as they come; and, on a terminal, how much of a long prompt has been read. False: the output takes
+ * no more, and errno tells why. */
+bool answer_print_event(struct answer_print *print, const struct weir_event *event) MUST_CHECK;
 
 /* Ends the line, and makes ready for the next answer; of an answer that failed, only takes the progress away. */
 void answer_print_end(struct answer_print *print);

@@ -11,6 +11,7 @@
 #include "cli/request_settings.h"
 #include "cli/typed_lines.h"
 #include "plat/peak_memory.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json_object.h>
 #include <string.h>
@@ -49,8 +50,8 @@ static int see_event(void *context, const struct weir_event *event)
     bool is_reasoning = event->kind == WEIR_EVENT_REASONING, is_text = is_reasoning || event->kind == WEIR_EVENT_TEXT;
     if (is_text && !buf_add(is_reasoning ? &c->reasoning : &c->content, event->text, event->bytes, &c->failure))
         return 1;
-    answer_print_event(&c->print, event);
-    return 0;
+    if (answer_print_event(&c->print, event)) return 0;
+    return !err_set(&c->failure, ERR_IO, "cannot write the output: %s", strerror(errno));
 }
 
 static void count(struct chatting *c, const struct weir_result *r)

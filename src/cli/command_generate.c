@@ -9,7 +9,9 @@
 #include "cli/request_settings.h"
 #include "fmt/json_text.h"
 #include "plat/peak_memory.h"
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #define TEXT_BYTES_MAX (UINT64_C(1) << 30)
 
@@ -26,7 +28,7 @@ struct generating {
     struct weir_result result;
     struct answer_print print;
     struct buf ids, text, reasoning; /* what was generated; ids are parted by commas or blanks */
-    struct err failure;              /* of keeping it, which ended the answer */
+    struct err failure;              /* of keeping or printing it, which ended the answer */
 };
 
 static bool refuse_option(const struct settings *settings, const char *name, const char *why, struct err *err)
@@ -132,7 +134,8 @@ static bool is_streamed(const struct generating *g)
 static int see_event(void *context, const struct weir_event *event)
 {
     struct generating *g = context;
-    if (is_streamed(g) || event->kind == WEIR_EVENT_PROGRESS) answer_print_event(&g->print, event);
+    if ((is_streamed(g) || event->kind == WEIR_EVENT_PROGRESS) && !answer_print_event(&g->print, event))
+        return !err_set(&g->failure, ERR_IO, "cannot write the output: %s", strerror(errno));
     return !is_streamed(g) && !keep(g, event);
 }
 

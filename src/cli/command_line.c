@@ -78,6 +78,17 @@ static const char *command_name_of(const char *word)
     return word;
 }
 
+/* A result that did not reach its reader (a full disk, say) is not a result. What failed before is told already when
+ * the command failed by it. */
+static int see_output(FILE *out, FILE *log, int code)
+{
+    if (fflush(out) != 0)
+        fprintf(log, "weir: cannot write the output: %s\n", strerror(errno));
+    else if (ferror(out) && code == EXIT_CODE_DONE)
+        fprintf(log, "weir: a part of the output could not be written\n");
+    return ferror(out) && code == EXIT_CODE_DONE ? EXIT_CODE_FAILED : code;
+}
+
 int command_line_run(char *const *argv, char *const *environment, FILE *out, FILE *log)
 {
     struct err err = {0};
@@ -90,10 +101,5 @@ int command_line_run(char *const *argv, char *const *environment, FILE *out, FIL
         struct settings_source source = {argv + 2, environment, file_system_real()};
         code = command ? run_command(command, &source, out, log) : commands_fail(log, &err);
     }
-    /* A result that did not reach its reader (a full disk, say) is not a result. */
-    if (fflush(out) != 0 || ferror(out)) {
-        fprintf(log, "weir: cannot write the output: %s\n", strerror(errno));
-        if (code == EXIT_CODE_DONE) code = EXIT_CODE_FAILED;
-    }
-    return code;
+    return see_output(out, log, code);
 }

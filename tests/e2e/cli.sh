@@ -72,6 +72,15 @@ if [ -e /dev/full ]; then # results that nobody received
     env -i "$weir" version >/dev/full 2>"$work/err" || got=$?
     checked=$((checked + 1))
     { [ "$got" -eq 1 ] && grep -q 'No space left' "$work/err"; } || { echo "FAIL: full disk: exit code $got"; failed=$((failed + 1)); }
+    # an answer that nobody receives ends: all its tokens would take minutes
+    for command in "generate models/demo --prompt hi --ignore-eos --max-tokens 500000 --context-length 600000" "chat models/demo"; do
+        got=0
+        # shellcheck disable=SC2086 # a list of words
+        echo hi | env -i ASAN_OPTIONS="${ASAN_OPTIONS:-}" timeout 60 "$weir" $command >/dev/full 2>"$work/err" || got=$?
+        checked=$((checked + 1))
+        { [ "$got" -eq 1 ] && [ "$(grep -c '^weir: cannot write the output: No space left on device$' "$work/err")" -eq 1 ]; } ||
+            { echo "FAIL: full disk: $command: exit code $got"; cat "$work/err"; failed=$((failed + 1)); }
+    done
 fi
 echo "$checked checks, $failed failed"
 [ "$failed" -eq 0 ]
