@@ -5,6 +5,8 @@
 /* Longer words are compared by their beginnings: names are short, and the cost must be bounded. */
 #define LENGTH_MAX 64
 
+enum { BEGINNING_MIN = 2 }; /* letters that tell what was meant */
+
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -35,7 +37,8 @@ static size_t distance(const char *a, const char *b)
 
 void nearest_offer(struct nearest *nearest, const char *name)
 {
-    size_t d = distance(nearest->word, name);
+    size_t d = distance(nearest->word, name), n = strlen(nearest->word);
+    if (d > 1 && n >= BEGINNING_MIN && strncmp(nearest->word, name, n) == 0) d = 1;
     if (nearest->best && d >= nearest->distance) return;
     nearest->best = name;
     nearest->distance = d;

@@ -3,7 +3,8 @@
 /* Which of several names a mistyped word most likely meant.
  *
  * Start with {.word = ...}, offer every name, read best: the offered name with the fewest insertions, deletions,
- * replacements and swaps of neighbours; the earliest on a tie; NULL when nothing was offered. Names are borrowed. */
+ * replacements and swaps of neighbours; the earliest on a tie; NULL when nothing was offered. Whoever writes only the
+ * beginning of a name, of two letters or more, made one slip. Names are borrowed. */
 #include <stddef.h>
 
 struct nearest {

@@ -20,6 +20,24 @@ static void slips_find_what_was_meant(void **state)
     assert_string_equal(nearest_of("inspct"), "inspect");
 }
 
+static void a_beginning_is_what_was_meant(void **state)
+{
+    (void)state;
+    assert_string_equal(nearest_of("tok"), "tokenize");
+    assert_string_equal(nearest_of("ins"), "inspect");
+    assert_string_equal(nearest_of("verif"), "verify");
+    assert_string_equal(nearest_of("servr"), "serve"); /* no beginning, and one slip */
+    assert_string_equal(nearest_of("g"), "score");     /* one letter says little: five slips here, seven to generate */
+    static const char *const options[] = {"mtp", "ram-budget", "config", "context-length"};
+    struct nearest memory = {.word = "ram"}, context = {.word = "context"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        nearest_offer(&memory, options[i]);
+        nearest_offer(&context, options[i]);
+    }
+    assert_string_equal(memory.best, "ram-budget");
+    assert_string_equal(context.best, "context-length");
+}
+
 static void any_word_is_bounded(void **state)
 {
     (void)state;
@@ -52,6 +70,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slips_find_what_was_meant),
+        cmocka_unit_test(a_beginning_is_what_was_meant),
         cmocka_unit_test(any_word_is_bounded),
         cmocka_unit_test(distances),
     };
