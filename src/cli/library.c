@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { USAGE_HISTORY_ON }; /* of the choices of --usage-history */
+
 static enum err_kind kind_of(enum weir_status status)
 {
     switch (status) {
@@ -104,7 +106,7 @@ const char *library_usage_folder(const struct command_context *context)
 {
     const struct settings *s = context->settings;
     char folder[4096];
-    if (!s->usage_history || !s->state_folder) return NULL;
+    if (s->usage_history != USAGE_HISTORY_ON || !s->state_folder) return NULL;
     snprintf(folder, sizeof folder, "%s/", s->state_folder);
     folders_make(folder);
     return s->state_folder;

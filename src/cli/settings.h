@@ -40,8 +40,7 @@ struct settings {
     double latent_norm_eps;
     uint64_t ram_budget_bytes, prompt_cache_bytes, prefill_chunk, io_depth;
     const char *experts_resident, *policy;
-    unsigned numerics, kv, direct_io, prefetch;
-    bool usage_history;
+    unsigned numerics, kv, direct_io, prefetch, usage_history;
     struct option_texts mirror;
     const char *usage_import;
     unsigned mtp, draft;

@@ -152,6 +152,21 @@ facts='^[0-9]* prompt tokens read in .* tokens/s), [0-9]* written in .* tokens/s
     given '' generate "$work/model" a
     expect 'a broken tokenizer' 4 '' '^weir: .*tokenizer.json: byte'
 
+    # what a run used is remembered, unless it is not to be
+    for choice in off on; do
+        code=0
+        env -i ASAN_OPTIONS="${ASAN_OPTIONS:-}" XDG_STATE_HOME="$work/state" "$weir" generate $demo --ids 1,2,3 --max-tokens 1 \
+            --usage-history $choice >"$work/out" 2>"$work/err" || code=$?
+        expect "--usage-history $choice" 0 '^[0-9]*$' 'ended by length'
+        histories=$(find "$work/state" -name 'usage-*' 2>"$work/none" | wc -l)
+        [ "$choice $histories" = 'off 0' ] || [ "$choice $histories" = 'on 1' ] || {
+            failed=$((failed + 1))
+            echo "FAIL: --usage-history $choice leaves $histories files"
+        }
+    done
+    given '' generate $demo a --usage-history
+    expect '--usage-history alone' 2 '' '^weir: --usage-history needs a value'
+
     # score
     printf 'In the beginning' >"$work/text"
     given '' score $demo --text-file "$work/text" --json
