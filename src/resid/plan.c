@@ -249,6 +249,17 @@ static bool choose_budget(struct plan *plan, const struct plan_request *want, st
     return true;
 }
 
+/* The one line that is as large as somebody says: looked at by itself, because a sum with it could wrap. */
+static bool check_cache(const struct plan *plan, const struct plan_request *want, struct err *err)
+{
+    char asked[UNITS_TEXT_MAX], budget[UNITS_TEXT_MAX];
+    if (want->prompt_cache_bytes == PLAN_AUTO || want->prompt_cache_bytes <= plan->budget_bytes) return true;
+    return err_set(err, ERR_FIT,
+                   "a prompt cache of %s was asked for, and the whole budget is %s (%s): use a smaller --prompt-cache",
+                   units_format_bytes(asked, want->prompt_cache_bytes), units_format_bytes(budget, plan->budget_bytes),
+                   plan->budget_source);
+}
+
 /* Routing prefers some experts: a cache finds more than its share. Measured on this family with 0.7 to 50 % resident,
  * it found between its share and the curve below. */
 static void predict(struct draft *d)
@@ -308,7 +319,7 @@ bool plan_make(struct plan *plan, struct alloc *alloc, const struct inventory *i
     ASSERT(request->context_tokens > 0);
     ASSERT(request->n_sequences > 0);
     ASSERT(request->n_threads > 0);
-    if (!choose_budget(plan, request, err)) return false;
+    if (!choose_budget(plan, request, err) || !check_cache(plan, request, err)) return false;
     if (!spine_count(&d.spine, alloc, inventory, request->spine, err)) return false;
     if (!slot_classes_find(&plan->classes, alloc, inventory, request->spine.with_mtp, err)) return false;
     if (!fits(&d)) return refuse(&d, err);

@@ -243,6 +243,25 @@ static void the_machine_decides_when_nobody_else_does(void **state)
     assert_non_null(strstr(err.text, "the group"));
 }
 
+/* Sums that wrap are smaller than the budget. */
+static void a_prompt_cache_is_inside_the_budget(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {UINT64_MAX - 1, UINT64_MAX - 12 * GIB, UINT64_MAX / 2, 25 * GIB + 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct alloc alloc = {0};
+        struct plan plan;
+        struct err err = {0};
+        struct plan_request want = usual(25 * GIB);
+        want.prompt_cache_bytes = sizes[i];
+        print_message("%llu\n", (unsigned long long)sizes[i]);
+        assert_false(plan_make(&plan, &alloc, &full.inventory, &want, &err));
+        assert_int_equal(err.kind, ERR_FIT);
+        assert_non_null(strstr(err.text, "use a smaller --prompt-cache"));
+        assert_int_equal(alloc.live, 0);
+    }
+}
+
 static void options_change_their_lines(void **state)
 {
     (void)state;
@@ -334,6 +353,7 @@ int main(void)
         cmocka_unit_test(sixteen_gib_fits_and_ten_does_not),
         cmocka_unit_test(a_refusal_tells_what_would_fit),
         cmocka_unit_test(the_machine_decides_when_nobody_else_does),
+        cmocka_unit_test(a_prompt_cache_is_inside_the_budget),
         cmocka_unit_test(options_change_their_lines),
         cmocka_unit_test(scratch_is_what_is_used),
         cmocka_unit_test(every_allocation_may_fail),
