@@ -3,6 +3,7 @@
 #include "cli/library.h"
 #include "cli/open_engine.h"
 #include "run/engine_child.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,13 +63,18 @@ static bool make_answers(struct serve_model *m, const struct command_context *co
     return !m->answers.has_seed || sampling_put(&m->answers.sampling, SAMPLING_SEED, "--seed", seed, &fault, err);
 }
 
-/* States of several models are not for each other to count and remove. */
+/* States of several models are not for each other to count and remove: each has a folder of its own in DIR, which is
+ * made here, because whoever opens one makes only the last part of its name. */
 static bool name_ssd_dir(struct serve_model *m, const struct settings *settings, struct err *err)
 {
-    bool is_shared = settings->ssd_cache && m->all->n > 1;
-    m->with.ssd_dir = is_shared ? m->ssd_dir : settings->ssd_cache;
+    const char *dir = settings->ssd_cache;
+    struct write_system ws = m->with.ws;
+    bool is_shared = dir && m->all->n > 1;
+    m->with.ssd_dir = is_shared ? m->ssd_dir : dir;
     if (!is_shared) return true;
-    int n = snprintf(m->ssd_dir, sizeof m->ssd_dir, "%s/%s", settings->ssd_cache, m->name);
+    if (ws.ops->mkdir(ws.context, dir, 0700) != 0 && errno != EEXIST)
+        return err_set(err, ERR_IO, "--ssd-cache: %s: cannot make this folder: %s", dir, strerror(errno));
+    int n = snprintf(m->ssd_dir, sizeof m->ssd_dir, "%s/%s", dir, m->name);
     return n < (int)sizeof m->ssd_dir || err_set(err, ERR_USER, "--ssd-cache: the path is too long");
 }
 

@@ -4,6 +4,7 @@
 #include "support/client.h"
 #include "support/served.h"
 
+#include <dirent.h>
 #include <json-c/json.h>
 #include <limits.h>
 #include <signal.h>
@@ -447,6 +448,36 @@ static void swaps_stay_inside_the_budget(void **state)
     must_end_well(&s);
 }
 
+/* Bytes of the states that a model left in a folder of its own; 0: there is none. */
+static uint64_t bytes_of_states(const char *dir, const char *model)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", dir, model);
+    DIR *folder_of = opendir(path);
+    uint64_t bytes = 0;
+    if (!folder_of) return 0;
+    for (const struct dirent *entry; (entry = readdir(folder_of)) != NULL;) {
+        struct stat st;
+        if (fstatat(dirfd(folder_of), entry->d_name, &st, 0) == 0 && S_ISREG(st.st_mode)) bytes += (uint64_t)st.st_size;
+    }
+    closedir(folder_of);
+    return bytes;
+}
+
+static void states_on_disk_have_a_folder_for_each_model(void **state)
+{
+    (void)state;
+    struct served s;
+    char states[300];
+    snprintf(states, sizeof states, "%s/states", folder.path); /* nobody has made it */
+    START(&s, alpha, beta, "--ssd-cache", states);
+    free(ask(&s, "alpha", "alpha"));
+    free(ask(&s, "beta", "beta"));
+    must_end_well(&s);
+    assert_true(bytes_of_states(states, "alpha") > 0);
+    assert_true(bytes_of_states(states, "beta") > 0);
+}
+
 static void names_and_budgets_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -488,6 +519,7 @@ int main(void)
         cmocka_unit_test(an_end_lets_all_that_were_taken_be_answered),
         cmocka_unit_test(an_end_without_patience_opens_nothing_more),
         cmocka_unit_test(swaps_stay_inside_the_budget),
+        cmocka_unit_test(states_on_disk_have_a_folder_for_each_model),
         cmocka_unit_test(names_and_budgets_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
