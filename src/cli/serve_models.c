@@ -86,7 +86,7 @@ static bool fill_settings(struct serve_model *m, const struct command_context *c
         .model = &m->text,
         .n_waiting_max = (uint32_t)settings->max_queue,
         .decode_stall_ns_max = (int64_t)settings->decode_stall_s * NS_PER_S,
-        .ssd_bytes_max = settings->ssd_cache_max_bytes,
+        .ssd_bytes_max = settings->ssd_cache_max_bytes / m->all->n, /* it is for all of them together */
         .demote_idle_ns = (int64_t)settings->demote_idle_s * NS_PER_S,
         .ws = write_system_real(),
         .clock = clock_real(),

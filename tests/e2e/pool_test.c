@@ -478,6 +478,32 @@ static void states_on_disk_have_a_folder_for_each_model(void **state)
     assert_true(bytes_of_states(states, "beta") > 0);
 }
 
+static void states_of_all_models_share_one_cap(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"alpha", "beta"};
+    struct served s;
+    char states[300];
+    snprintf(states, sizeof states, "%s/capped", folder.path);
+    START(&s, alpha, beta, "--ssd-cache", states, "--ssd-cache-max", "1M"); /* of one model, that is three states */
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        for (int question = 0; question < 4; question++) {
+            char body[256];
+            snprintf(body, sizeof body,
+                     "{\"model\":\"%s\",\"messages\":[{\"role\":\"user\",\"content\":\"%d, what is it?\"}],"
+                     "\"max_tokens\":4}",
+                     models[i], 7 * question);
+            struct client_answer a = client_ask(s.port, CHAT, body);
+            assert_int_equal(a.status, 200);
+            client_answer_free(&a);
+        }
+    must_end_well(&s);
+    uint64_t bytes = bytes_of_states(states, "alpha") + bytes_of_states(states, "beta");
+    print_message("%d KiB of states\n", (int)(bytes / 1024));
+    assert_true(bytes > 0);
+    assert_true(bytes <= 1 << 20);
+}
+
 static void names_and_budgets_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -520,6 +546,7 @@ int main(void)
         cmocka_unit_test(an_end_without_patience_opens_nothing_more),
         cmocka_unit_test(swaps_stay_inside_the_budget),
         cmocka_unit_test(states_on_disk_have_a_folder_for_each_model),
+        cmocka_unit_test(states_of_all_models_share_one_cap),
         cmocka_unit_test(names_and_budgets_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
