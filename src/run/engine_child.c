@@ -36,6 +36,7 @@ struct engine_child {
     pthread_mutex_t lock; /* for everything below */
     pthread_cond_t replied;
     struct child_job *jobs, *inbox, **inbox_end;
+    uint32_t *refused, n_refused; /* [n_refused] jobs that could not be taken; room for all that may be open */
     struct buf reply;
     bool has_reply, is_gone, stops;
 };
@@ -85,22 +86,44 @@ static bool fill_job(struct child_job *j, const struct buf *payload)
     return !told->has_form || j->mask;
 }
 
-static void see_submit(struct engine_child *c, uint32_t number, const struct buf *payload)
+/* NULL: it cannot be taken. */
+static struct child_job *make_child_job(struct engine_child *c, uint32_t number, const struct buf *payload)
 {
     struct child_job *j = alloc_get(c->alloc, sizeof *j, NULL);
-    if (!j) return; /* the other side hears nothing of it until it cancels: there is no memory for anything */
+    if (!j) return NULL;
     j->child = c;
     j->number = number;
-    if (!fill_job(j, payload)) {
-        free_job(j);
-        return;
-    }
+    if (fill_job(j, payload)) return j;
+    free_job(j);
+    return NULL;
+}
+
+/* That it ends is told by the engine thread, which takes no memory for it. */
+static void refuse(struct engine_child *c, uint32_t number)
+{
+    pthread_mutex_lock(&c->lock);
+    ASSERT(c->n_refused < service_open_max(c->room));
+    c->refused[c->n_refused++] = number;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void enqueue(struct engine_child *c, struct child_job *j)
+{
     pthread_mutex_lock(&c->lock);
     j->next = c->jobs;
     c->jobs = j;
     *c->inbox_end = j;
     c->inbox_end = &j->next_new;
     pthread_mutex_unlock(&c->lock);
+}
+
+static void see_submit(struct engine_child *c, uint32_t number, const struct buf *payload)
+{
+    struct child_job *j = make_child_job(c, number, payload);
+    if (j)
+        enqueue(c, j);
+    else
+        refuse(c, number);
     service_nudge(c->room);
 }
 
@@ -290,6 +313,25 @@ static void make_job(struct child_job *j)
     if (told->wants_prompt) j->job.events.prompt_logits = see_prompt_logits;
 }
 
+static bool next_refused(struct engine_child *c, uint32_t *number)
+{
+    pthread_mutex_lock(&c->lock);
+    bool is_there = c->n_refused > 0;
+    if (is_there) *number = c->refused[--c->n_refused];
+    pthread_mutex_unlock(&c->lock);
+    return is_there;
+}
+
+static void end_refused(struct engine_child *c)
+{
+    uint32_t number;
+    struct job_result result = {.reason = STOP_ERROR};
+    const struct link_part part = {&result, sizeof result};
+    err_set(&result.err, ERR_NOMEM, "the engine's process has no memory for this request");
+    while (next_refused(c, &number))
+        if (!link_send(c->fd, LINK_DONE, number, &part, 1)) return; /* the reader hears of it too */
+}
+
 /* False: it is told to stop, and nothing is left. */
 static bool take_jobs(struct engine_child *c)
 {
@@ -299,6 +341,7 @@ static bool take_jobs(struct engine_child *c)
     c->inbox_end = &c->inbox;
     bool ends = c->stops && !c->jobs;
     pthread_mutex_unlock(&c->lock);
+    end_refused(c);
     while (j) {
         struct child_job *next = j->next_new;
         struct job_result result = {.reason = STOP_ERROR};
@@ -359,6 +402,11 @@ bool engine_child_run(int fd, struct alloc *alloc, const struct service_settings
     with.keeper = NULL;
     with.pool = NULL;
     if (!service_make(&c.room, alloc, &with, err)) return false;
+    c.refused = alloc_get_array(alloc, service_open_max(c.room), sizeof *c.refused, err);
+    if (!c.refused) {
+        service_free(c.room);
+        return false;
+    }
     pthread_mutex_init(&c.lock, NULL);
     pthread_cond_init(&c.replied, NULL);
     buf_init(&c.answer, alloc, LINK_BYTES_MAX);
@@ -380,6 +428,7 @@ bool engine_child_run(int fd, struct alloc *alloc, const struct service_settings
     buf_fini(&c.reply);
     pthread_cond_destroy(&c.replied);
     pthread_mutex_destroy(&c.lock);
+    alloc_put(alloc, c.refused);
     service_free(c.room);
     return ok;
 }
