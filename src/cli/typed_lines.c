@@ -3,9 +3,13 @@
 #include "cli/folders.h"
 #include "base/utf8.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
+#include <limits.h>
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <wchar.h>
 
 enum { HISTORY_LINES_MAX = 1000, INPUT_BYTES_MAX = 16 << 20, PASTE_CHARACTERS_MAX = 1 << 20 };
@@ -163,12 +167,38 @@ static bool goes_on(struct buf *line)
     return true;
 }
 
+/* Into a file of its owner alone. */
+static bool write_history(struct typed_lines *lines, int descriptor)
+{
+    HistEvent event;
+    FILE *file = fdopen(descriptor, "w");
+    if (!file) {
+        close(descriptor);
+        return false;
+    }
+    bool ok = history(lines->history, &event, H_SAVE_FP, file) >= 0 && fflush(file) == 0 && !ferror(file) &&
+              fsync(descriptor) == 0;
+    return fclose(file) == 0 && ok;
+}
+
+/* Whole or not at all: a disk that is full, or the end of the program, leaves the history of before. */
+static bool save_history(struct typed_lines *lines)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s.XXXXXX", lines->history_path) >= (int)sizeof path) return false;
+    int descriptor = mkostemp(path, O_CLOEXEC);
+    if (descriptor < 0) return false;
+    if (write_history(lines, descriptor) && rename(path, lines->history_path) == 0) return true;
+    unlink(path);
+    return false;
+}
+
 static void remember(struct typed_lines *lines, const struct buf *text)
 {
     HistEvent event;
     if (!lines->history || text->bytes == 0 || strspn(text->data, " \t\n") == text->bytes) return;
     history(lines->history, &event, H_ENTER, text->data);
-    if (!lines->history_path || history(lines->history, &event, H_SAVE, lines->history_path) >= 0) return;
+    if (!lines->history_path || save_history(lines)) return;
     fprintf(lines->setup.log, "weir: what you type is not remembered: cannot write %s\n", lines->history_path);
     alloc_put(lines->alloc, lines->history_path); /* told once */
     lines->history_path = NULL;

@@ -8,6 +8,8 @@
 #include <pty.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -214,12 +216,60 @@ static void ctrl_c_stops_the_answer_and_nothing_else(void **state)
     temp_folder_remove(&t.home);
 }
 
+/* The history of earlier times outlives a disk that takes no more. */
+static void a_full_disk_leaves_the_history(void **state)
+{
+    struct terminal t;
+    char path[400], before[2000] = "_HiStOrY_V2_\n";
+    struct rlimit full = {.rlim_cur = 64, .rlim_max = RLIM_INFINITY}, all;
+    struct stat st;
+    (void)state;
+    temp_folder_make(&t.home);
+    for (int i = 0; i < 50; i++) snprintf(before + strlen(before), sizeof before - strlen(before), "earlier%d\n", i);
+    assert_int_equal(mkdir(temp_path(&t.home, "weir"), 0700), 0);
+    snprintf(path, sizeof path, "%s", temp_path(&t.home, "weir/chat_history"));
+    put_file(path, before, strlen(before));
+    getrlimit(RLIMIT_FSIZE, &all);
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &full); /* of the terminal's child too */
+    terminal_open(&t, NULL);
+    setrlimit(RLIMIT_FSIZE, &all);
+    await_prompt(&t, "> ");
+    type(&t, "/think\r");
+    await(&t, "what you type is not remembered: cannot write ");
+    await(&t, "thinking is off");
+    await_prompt(&t, "> ");
+    type(&t, "/quit\r");
+    terminal_close(&t, 0);
+    size_t bytes;
+    char *after = (char *)take_file(path, &bytes);
+    assert_int_equal(bytes, strlen(before));
+    assert_memory_equal(after, before, bytes);
+    free(after);
+
+    terminal_open(&t, NULL); /* with room again */
+    await_prompt(&t, "> ");
+    type(&t, "/think\r");
+    await(&t, "thinking is off");
+    await_prompt(&t, "> ");
+    type(&t, "/quit\r");
+    terminal_close(&t, 0);
+    after = (char *)take_file(path, &bytes);
+    assert_non_null(strstr(after, "earlier0\n"));
+    assert_non_null(strstr(after, "/think\n"));
+    free(after);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    temp_folder_remove(&t.home);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_is_typed),
         cmocka_unit_test(signals_between_answers_do_nothing),
         cmocka_unit_test(ctrl_c_stops_the_answer_and_nothing_else),
+        cmocka_unit_test(a_full_disk_leaves_the_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
