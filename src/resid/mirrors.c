@@ -29,6 +29,7 @@ struct mirrors {
     uint32_t n_folders;
     struct folder folders[MIRRORS_MAX];
     struct copy *copies; /* [n_folders][n_shards] */
+    uint64_t next_recheck;
 };
 
 static struct copy *copy_of(const struct mirrors *m, uint32_t folder, uint32_t shard)
@@ -189,6 +190,28 @@ bool mirrors_give_up(struct mirrors *m, uint32_t file, uint32_t *original)
             return true;
         }
     return false;
+}
+
+/* One without a name is still the file that it was. */
+static bool is_unchanged(const struct file *file, struct err *err)
+{
+    struct file nameless = *file;
+    nameless.identity.n_links = 0;
+    return file_recheck(&nameless, err);
+}
+
+bool mirrors_recheck(struct mirrors *m, uint64_t n, struct err *err)
+{
+    uint64_t n_copies = (uint64_t)m->n_folders * m->catalogue->n_shards;
+    for (uint64_t i = 0; i < n && i < n_copies; i++) {
+        uint64_t at = m->next_recheck;
+        const struct copy *copy = &m->copies[at];
+        m->next_recheck = (at + 1) % n_copies;
+        if (copy->id == NO_FILE || file_recheck(&copy->file, NULL)) continue;
+        if (!is_unchanged(&copy->file, err)) return false;
+        m->folders[at / m->catalogue->n_shards].is_given_up = true;
+    }
+    return true;
 }
 
 const char *mirrors_news(struct mirrors *m)

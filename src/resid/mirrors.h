@@ -27,6 +27,10 @@ uint32_t mirrors_choose(const struct mirrors *mirrors, uint32_t shard, uint64_t 
 /* After a failed read: whether `file` is a copy, which is then given up; *original is where to read instead. */
 bool mirrors_give_up(struct mirrors *mirrors, uint32_t file, uint32_t *original);
 
+/* Looks at the next n copies. One that was deleted or replaced is given up; one that changed while it was read from is
+ * ERR_DATA: nobody knows what came from it. */
+bool mirrors_recheck(struct mirrors *mirrors, uint64_t n, struct err *err) MUST_CHECK;
+
 /* Once for each copy's folder that was given up: its name, or NULL when there is nothing new. */
 const char *mirrors_news(struct mirrors *mirrors);
 

@@ -257,11 +257,12 @@ static bool recheck(struct streamed *s, uint32_t n)
     for (uint32_t i = 0; i < n && i < catalogue->n_shards; i++) {
         const struct file *file = &catalogue->shards[s->next_recheck].file;
         s->next_recheck = (s->next_recheck + 1) % catalogue->n_shards;
-        if (file_recheck(file, &s->broken)) continue;
-        err_context(&s->broken, "the model's files must stay as they are while it is open");
-        return false;
+        if (!file_recheck(file, &s->broken)) goto fail;
     }
-    return true;
+    if (!s->mirrors || mirrors_recheck(s->mirrors, n, &s->broken)) return true;
+fail:
+    err_context(&s->broken, "the model's files must stay as they are while it is open");
+    return false;
 }
 
 bool streamed_before_pass(struct streamed *s, struct err *err)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -444,6 +445,72 @@ static void a_mirror_shares_the_reads_and_may_fail(void **state)
     temp_folder_remove(&mirror);
 }
 
+/* Other bytes where the experts are, of the same number, in the file that is open. */
+static void write_over_experts(const struct bench *b, const struct temp_folder *to)
+{
+    const struct catalogue *catalogue = engine_inventory(b->engine)->catalogue;
+    for (uint32_t i = 0; i < catalogue->n_tensors; i++) {
+        const struct tensor *t = &catalogue->tensors[i];
+        const char *original = catalogue->shards[t->shard].file.path;
+        const char *path = temp_path(to, strrchr(original, '/') + 1);
+        unsigned char *other = malloc(t->bytes);
+        if (!strstr(t->name, ".mlp.experts.") || strstr(t->name, ".qs")) goto next;
+        memset(other, 0x35, t->bytes);
+        int fd = open(path, O_WRONLY);
+        static const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1}}; /* the clock may be coarse */
+        if (fd < 0 || pwrite(fd, other, t->bytes, (off_t)t->offset) != (ssize_t)t->bytes || futimens(fd, times) != 0)
+            fail_msg("%s: cannot be written over", path);
+        close(fd);
+    next:
+        free(other);
+    }
+}
+
+static void a_mirror_that_changes_is_the_end_of_the_model(void **state)
+{
+    (void)state;
+    struct temp_folder mirror;
+    struct bench b;
+    struct err err;
+    temp_folder_make(&mirror);
+    copy_model(&mirror);
+    const char *const mirrors[] = {mirror.path};
+    struct engine_settings settings = settings_for(NULL);
+    settings.streamed.mirrors = mirrors;
+    settings.streamed.n_mirrors = 1;
+    bench_open(&b, &settings, file_system_real());
+    if (!feed_one(&b, &err)) fail_msg("%s", err.text);
+    write_over_experts(&b, &mirror);
+    static const char *const words[] = {".safetensors", "changed while in use", NULL};
+    assert_over(&b, words);
+    bench_close(&b);
+    temp_folder_remove(&mirror);
+}
+
+/* It is still what it was, until it is closed; the originals are enough. */
+static void a_mirror_that_is_deleted_is_given_up(void **state)
+{
+    (void)state;
+    struct temp_folder mirror;
+    struct bench b;
+    char note[STREAMED_NOTE_MAX];
+    temp_folder_make(&mirror);
+    copy_model(&mirror);
+    const char *const mirrors[] = {mirror.path};
+    struct sick_device device = {.to = UINT64_MAX, .folder = mirror.path};
+    struct engine_settings settings = settings_for(&device);
+    settings.streamed.mirrors = mirrors;
+    settings.streamed.n_mirrors = 1;
+    bench_open(&b, &settings, file_system_real());
+    temp_folder_remove(&mirror);
+    device.n_in_folder = 0;
+    feed_the_rest(&b);
+    assert_true(streamed_take_note(engine_streamed(b.engine), note));
+    assert_non_null(strstr(note, mirror.path));
+    assert_int_equal(device.n_in_folder, 0);
+    bench_close(&b);
+}
+
 static void refuse_mirror(const char *path, const char *words)
 {
     struct alloc alloc = {0};
@@ -714,6 +781,8 @@ int main(void)
         cmocka_unit_test(passes_of_the_mtp_layer_are_looked_after),
         cmocka_unit_test(the_history_is_written_while_the_model_is_open),
         cmocka_unit_test(a_mirror_shares_the_reads_and_may_fail),
+        cmocka_unit_test(a_mirror_that_changes_is_the_end_of_the_model),
+        cmocka_unit_test(a_mirror_that_is_deleted_is_given_up),
         cmocka_unit_test(what_is_no_copy_is_refused),
         cmocka_unit_test(io_uring_may_be_refused),
         cmocka_unit_test(without_direct_reads_the_page_cache_serves),
