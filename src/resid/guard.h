@@ -11,6 +11,7 @@ struct guard {
     int64_t quiet_ns;      /* how long nothing must have happened before a slot comes back */
     int64_t calm_since_ns; /* zero at first */
     uint64_t n_shrinks, n_regrowths;
+    uint64_t held_bytes; /* by the process, when it was last looked at; 0: not known */
 };
 
 /* What happened: slots given back (negative) or taken again. The first of a row of shrinks is worth a line in the log.

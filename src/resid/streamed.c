@@ -290,6 +290,7 @@ static void keep_budget(struct streamed *s)
     int64_t now_ns = clock_now_ns(s->clock);
     struct memory_fact held = memory_resident_from(&s->held);
     uint64_t lacks = group_lacks(s, now_ns);
+    s->guard.held_bytes = held.state == FACT_KNOWN ? held.bytes : 0;
     if (held.state != FACT_KNOWN) return;
     if (lacks > 0 && held.bytes + lacks <= s->guard.budget_bytes) held.bytes = s->guard.budget_bytes + lacks;
     int32_t change = guard_step(&s->guard, streamed_slots(s), held.bytes, now_ns);

@@ -87,12 +87,15 @@ void engine_room_publish(struct service *service)
     s->stats.kv_blocks = pool->n_blocks;
     s->stats.kv_blocks_max = pool->n_blocks_max;
     s->stats.kv_block_bytes = pool->layout.block_bytes;
+    s->stats.stages = *forward_times(engine_forward(s->engine));
     s->stats.is_streamed = streamed != NULL;
     if (streamed) {
         s->stats.slots = *slots_stats(streamed_slots(streamed));
         s->stats.streamer = *streamed_stats(streamed);
         s->stats.budget_bytes = streamed_guard(streamed)->budget_bytes;
         s->stats.n_shrinks = streamed_guard(streamed)->n_shrinks;
+        s->stats.held_bytes = streamed_guard(streamed)->held_bytes;
+        s->stats.reader = *reader_stats(streamed_reader(streamed));
     }
     s->stats.masks = form_tables_stats(&s->forms);
     pthread_mutex_unlock(&s->lock);

@@ -165,13 +165,15 @@ struct service_stats {
     struct ssd_stats ssd;
     struct slots_stats slots;
     struct streamer_stats streamer;
+    struct reader_stats reader;
+    struct stage_times stages;
     bool is_streamed, has_ssd;
     uint32_t n_open;   /* requests taken and not done */
     uint32_t n_paused; /* of these, answers that stand still for their readers */
     uint64_t n_pauses;
     uint32_t engine_pid, n_restarts;  /* of an engine in a process of its own; 0: there is none */
     uint32_t n_opened;                /* how often the engine in a process of its own was opened */
-    uint64_t budget_bytes, n_shrinks; /* of the memory guard */
+    uint64_t budget_bytes, n_shrinks, held_bytes; /* of the memory guard */
     struct form_stats masks;
     uint64_t n_refused_full;
     uint32_t kv_blocks, kv_blocks_max, context_tokens, n_sequences;

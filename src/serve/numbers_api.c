@@ -161,6 +161,7 @@ static void put_memory(struct jot *json, struct server *server, const struct num
     jot_put_open(json, "memory");
     jot_put_integer(json, "allocated_bytes", load(&server->alloc->live_bytes));
     if (s->is_streamed) jot_put_integer(json, "budget_bytes", (int64_t)s->budget_bytes);
+    if (s->is_streamed) jot_put_integer(json, "held_bytes", (int64_t)s->held_bytes);
     if (s->is_streamed) jot_put_integer(json, "shrinks", (int64_t)s->n_shrinks);
     jot_close(json);
     jot_put_open(json, "masks");
@@ -197,6 +198,41 @@ static void put_memory(struct jot *json, struct server *server, const struct num
     jot_close(json);
 }
 
+/* Where the time of passes went. */
+static void put_stages(struct jot *json, const struct stage_times *times)
+{
+    jot_put_open(json, "stage_seconds");
+    for (int stage = 0; stage < STAGE_COUNT; stage++)
+        jot_put_real(json, stage_name((enum stage)stage), (double)times->ns[stage] / 1e9);
+    jot_close(json);
+}
+
+/* Bytes count for what the read was when it was done: a hint that came to be wanted is demand. */
+static uint64_t demanded_bytes(const struct reader_stats *r)
+{
+    return r->bytes[READ_DEMAND] + r->bytes[READ_SWEEP];
+}
+
+static uint64_t hinted_bytes(const struct reader_stats *r)
+{
+    return r->bytes[READ_HINT] + r->bytes[READ_GUESS];
+}
+
+static void put_disk(struct jot *json, const struct reader_stats *r)
+{
+    jot_put_open(json, "disk");
+    jot_put_integer(json, "bytes_demanded", (int64_t)demanded_bytes(r));
+    jot_put_integer(json, "bytes_hinted", (int64_t)hinted_bytes(r));
+    jot_put_real(json, "busy_seconds", (double)r->busy_ns / 1e9);
+    jot_put_integer(json, "reads_in_flight_most", r->n_flying_max);
+    jot_put_integer(json, "short_reads", (int64_t)r->n_short);
+    jot_put_integer(json, "interrupted", (int64_t)r->n_interrupted);
+    jot_put_integer(json, "io_errors", (int64_t)r->n_eio);
+    jot_put_integer(json, "failed", (int64_t)r->n_failed);
+    jot_put_integer(json, "cancelled", (int64_t)r->n_cancelled);
+    jot_close(json);
+}
+
 void small_stats(struct server *server, struct worker *worker, struct httpd_exchange *exchange)
 {
     struct buf body;
@@ -216,6 +252,8 @@ void small_stats(struct server *server, struct worker *worker, struct httpd_exch
     put_requests(&json, server, &n);
     put_tokens(&json, server, &n);
     put_memory(&json, server, &n);
+    put_stages(&json, &n.service.stages);
+    if (n.service.is_streamed) put_disk(&json, &n.service.reader);
     jot_close(&json);
     bool ok = jot_end(&json, &err);
     server_reply(exchange, &body, ok, &err);
@@ -259,6 +297,33 @@ static bool add_models(struct buf *out, const struct server *server, struct err 
             !buf_printf(out, err, "\"} %" PRIu32 "\n", stats.n_opened))
             return false;
     }
+    return true;
+}
+
+static bool add_stages(struct buf *out, const struct stage_times *times, struct err *err)
+{
+    static const char head[] = "# HELP weir_stage_seconds_total Time of passes, by what they did.\n"
+                               "# TYPE weir_stage_seconds_total counter\n";
+    bool ok = buf_add_text(out, head, err);
+    for (int stage = 0; ok && stage < STAGE_COUNT; stage++)
+        ok = buf_printf(out, err, "weir_stage_seconds_total{stage=\"%s\"} %.17g\n", stage_name((enum stage)stage),
+                        (double)times->ns[stage] / 1e9);
+    return ok;
+}
+
+static bool add_disk(struct buf *out, const struct service_stats *s, struct err *err)
+{
+    const struct reader_stats *r = &s->reader;
+    const struct metric metrics[] = {
+        {"held_bytes", "gauge", "Memory that the engine's process holds.", (double)s->held_bytes},
+        {"disk_busy_seconds_total", "counter", "Time with at least one read in flight.", (double)r->busy_ns / 1e9},
+        {"disk_bytes_demanded_total", "counter", "Bytes read because they were wanted.", (double)demanded_bytes(r)},
+        {"disk_bytes_hinted_total", "counter", "Bytes read ahead, and not wanted meanwhile.", (double)hinted_bytes(r)},
+        {"disk_io_errors_total", "counter", "Reads that were tried again.", (double)r->n_eio},
+        {"disk_failed_total", "counter", "Reads that failed.", (double)r->n_failed},
+    };
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+        if (!add_metric(out, &metrics[i], err)) return false;
     return true;
 }
 
@@ -326,7 +391,9 @@ static bool add_metrics(struct buf *out, struct server *server, const struct num
     };
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
         if (!add_metric(out, &metrics[i], err)) return false;
-    return add_models(out, server, err) && histograms_write(&server->histograms, out, err);
+    if (s->is_streamed && !add_disk(out, s, err)) return false;
+    return add_stages(out, &s->stages, err) && add_models(out, server, err) &&
+           histograms_write(&server->histograms, out, err);
 }
 
 void small_metrics(struct server *server, struct worker *worker, struct httpd_exchange *exchange)

@@ -366,6 +366,34 @@ static void metrics_have_histograms(void **state)
     client_answer_free(&after);
 }
 
+/* Numbers of the disk and of the passes, in both places. */
+static void disk_and_stages_are_counted(void **state)
+{
+    (void)state;
+    static const char *const stages[] = {"embed", "project", "attend", "router", "experts", "shared", "head"};
+    char name[96];
+    json_object_put(json_ask(demo.port, CHAT, "{" HI ",\"max_tokens\":5,\"ignore_eos\":true}", NULL, 200));
+    struct json_object *stats =
+        json_ask(demo.port, "/stats", NULL, NULL, 200); /* of the passes but the last at least */
+    struct client_answer metrics = client_ask(demo.port, "/metrics", NULL);
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        snprintf(name, sizeof name, "weir_stage_seconds_total{stage=\"%s\"}", stages[i]);
+        assert_true(metric(metrics.body, name) > 0);
+    }
+    int64_t demanded = json_int_at(stats, "/disk/bytes_demanded");
+    assert_true(demanded > 0);
+    assert_true(metric(metrics.body, "weir_disk_bytes_demanded_total") >= (double)demanded);
+    assert_true(json_int_at(stats, "/disk/bytes_hinted") >= 0);
+    assert_true(json_int_at(stats, "/disk/reads_in_flight_most") > 0);
+    assert_int_equal(json_int_at(stats, "/disk/failed"), 0);
+    assert_true(metric(metrics.body, "weir_disk_busy_seconds_total") > 0);
+    assert_true(metric(metrics.body, "weir_disk_io_errors_total") == 0);
+    assert_true(json_int_at(stats, "/memory/held_bytes") > 1 << 20);
+    assert_true(metric(metrics.body, "weir_held_bytes") > 1 << 20);
+    json_object_put(stats);
+    client_answer_free(&metrics);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +404,7 @@ int main(void)
         cmocka_unit_test(messages_and_responses_do_so_too),
         cmocka_unit_test(thinking_ends_when_it_is_told_to),
         cmocka_unit_test(metrics_have_histograms),
+        cmocka_unit_test(disk_and_stages_are_counted),
         cmocka_unit_test(the_budget_moves_while_the_server_runs),
     };
     return cmocka_run_group_tests(tests, start, stop);
