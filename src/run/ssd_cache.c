@@ -113,6 +113,14 @@ static bool ends_in(const char *name, const char *suffix)
     return n > m && strcmp(name + n - m, suffix) == 0;
 }
 
+/* A state is found and removed by the name that its ids give: a copy, or one that somebody renamed, would be neither.
+ */
+static bool has_its_name(const struct ssd_cache *c, const struct state *state, const char *path)
+{
+    char own[SAVER_PATH_MAX];
+    return saver_path(own, c->dir, state->name) && strcmp(own, path) == 0;
+}
+
 /* Looks at one file of the folder. Only memory that runs out is an error. */
 static bool index_file(struct ssd_cache *c, const char *name, struct err *err)
 {
@@ -129,9 +137,10 @@ static bool index_file(struct ssd_cache *c, const char *name, struct err *err)
     struct state *state = &c->states[c->n_states];
     *state = (struct state){.bytes = (uint64_t)st.st_size, .last_used = INT64_MIN / 2 + st.st_mtim.tv_sec};
     token_list_init(&state->ids, c->alloc, IDS_PER_STATE_MAX);
-    if (state_file_peek(path, c->alloc, c->settings.fs, &c->settings.identity, &c->settings.pool->layout, &state->ids,
-                        &why)) {
-        state->name = name_of(state->ids.ids, (uint32_t)state->ids.n);
+    bool is_read = state_file_peek(path, c->alloc, c->settings.fs, &c->settings.identity, &c->settings.pool->layout,
+                                   &state->ids, &why);
+    if (is_read) state->name = name_of(state->ids.ids, (uint32_t)state->ids.n);
+    if (is_read && has_its_name(c, state, path)) {
         c->stats.bytes += state->bytes;
         c->n_states++;
         return true;
@@ -141,7 +150,7 @@ static bool index_file(struct ssd_cache *c, const char *name, struct err *err)
         *err = why;
         return false;
     }
-    if (strstr(why.text, "damaged"))
+    if (!is_read && strstr(why.text, "damaged"))
         c->stats.n_damaged++;
     else
         c->stats.n_foreign++;

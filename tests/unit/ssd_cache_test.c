@@ -179,6 +179,43 @@ static void trouble_with_the_disk_is_told_once_and_counted(void **state)
     }
 }
 
+/* A state is where its ids say. A copy under another name is somebody's own: not counted, not removed, not read. */
+static void copies_under_other_names_are_left_alone(void **state)
+{
+    (void)state;
+    struct subject s;
+    size_t bytes;
+    char own[400] = "";
+    subject_open(&s, 1 << 30);
+    save(&s, 1, 100);
+    uint64_t one = ssd_cache_stats(s.cache).bytes;
+    DIR *dir = opendir(s.folder.path);
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;)
+        if (strstr(e->d_name, ".weirkv")) snprintf(own, sizeof own, "%s", temp_path(&s.folder, e->d_name));
+    closedir(dir);
+    unsigned char *data = take_file(own, &bytes);
+    put_file(temp_path(&s.folder, "0000000000000001.weirkv"), data, bytes);
+    reopen(&s, 1 << 30, 7);
+    struct ssd_stats stats = ssd_cache_stats(s.cache);
+    assert_int_equal(stats.n_states, 1);
+    assert_int_equal(stats.n_foreign, 1);
+    assert_int_equal(stats.bytes, one);
+    assert_int_equal(restore(&s, 1, 100), 100);
+
+    assert_int_equal(unlink(own), 0); /* what is left is the copy, which nobody finds */
+    reopen(&s, 1 << 30, 7);
+    assert_int_equal(ssd_cache_stats(s.cache).n_states, 0);
+    uint32_t ids[] = {1000, 1001};
+    assert_int_equal(ssd_cache_longest(s.cache, ids, 2), 0);
+    assert_int_equal(ssd_cache_stats(s.cache).n_failed, 0);
+    put_file(own, data, bytes);
+    free(data);
+    reopen(&s, 1 << 20, 7);
+    assert_int_equal(restore(&s, 1, 100), 100);
+    assert_true(file_exists(temp_path(&s.folder, "0000000000000001.weirkv")));
+    subject_close(&s);
+}
+
 static void damage_and_links_are_left_alone(void **state)
 {
     (void)state;
@@ -521,6 +558,7 @@ int main(void)
         cmocka_unit_test(the_size_is_kept_by_last_use),
         cmocka_unit_test(trouble_with_the_disk_is_told_once_and_counted),
         cmocka_unit_test(damage_and_links_are_left_alone),
+        cmocka_unit_test(copies_under_other_names_are_left_alone),
         cmocka_unit_test(names_that_were_exchanged_mislead_nobody),
         cmocka_unit_test(what_would_not_fit_is_not_written),
         cmocka_unit_test(one_process_at_a_time_holds_the_folder),
