@@ -171,8 +171,8 @@ struct service_stats {
     uint32_t n_open;   /* requests taken and not done */
     uint32_t n_paused; /* of these, answers that stand still for their readers */
     uint64_t n_pauses;
-    uint32_t engine_pid, n_restarts;  /* of an engine in a process of its own; 0: there is none */
-    uint32_t n_opened;                /* how often the engine in a process of its own was opened */
+    uint32_t engine_pid, n_restarts;              /* of an engine in a process of its own; 0: there is none */
+    uint32_t n_opened;                            /* how often the engine in a process of its own was opened */
     uint64_t budget_bytes, n_shrinks, held_bytes; /* of the memory guard */
     struct form_stats masks;
     uint64_t n_refused_full;
