@@ -638,6 +638,14 @@ bool call_read_tools(struct call *call, enum tools_wire wire, struct problem *pr
     return tools_read(&call->tools, &reader, call->body, problem);
 }
 
+/* What fmt says of media at the end of a message; before that it quotes the client. */
+static bool is_media_refusal(const char *text)
+{
+    static const char words[] = "this model reads text only";
+    size_t n = strlen(text);
+    return n >= sizeof words - 1 && strcmp(text + n - (sizeof words - 1), words) == 0;
+}
+
 bool call_encode_chat(struct call *call, struct worker *worker, struct problem *problem)
 {
     struct err err = {0};
@@ -653,10 +661,8 @@ bool call_encode_chat(struct call *call, struct worker *worker, struct problem *
                                           &request.own, &request.n_own, &err))
         return problem_from(problem, PROBLEM_INTERNAL, &err);
     if (!text_model_encode_chat(call->model->text, server_encoder(worker, call->model), &request, &call->ids,
-                                &call->starts_in_think, &err)) {
-        bool is_media = strstr(err.text, "reads text only") != NULL;
-        return problem_from(problem, is_media ? PROBLEM_CONTENT : PROBLEM_INVALID_VALUE, &err);
-    }
+                                &call->starts_in_think, &err))
+        return problem_from(problem, is_media_refusal(err.text) ? PROBLEM_CONTENT : PROBLEM_INVALID_VALUE, &err);
     call->prompts[0] = (struct call_prompt){.n = (uint32_t)call->ids.n};
     call->n_prompts = 1;
     return true;

@@ -49,21 +49,24 @@ static void find_param(struct problem *problem)
     problem->param[n] = 0;
 }
 
+/* The engine names the codes of its failures in their messages. Messages that quote a client are ERR_USER, and are not
+ * searched: a client's own words choose no status. */
+static enum problem_kind kind_of_failure(const struct err *err)
+{
+    static const enum problem_kind named[] = {PROBLEM_DEAD_END, PROBLEM_GRAMMAR_LIMIT, PROBLEM_ENGINE,
+                                              PROBLEM_NUMERICAL};
+    for (size_t i = 0; i < sizeof named / sizeof *named && err->kind == ERR_FAILED; i++)
+        if (strstr(err->text, kinds[named[i]].code)) return named[i];
+    return PROBLEM_INTERNAL;
+}
+
 bool problem_from(struct problem *problem, enum problem_kind kind, const struct err *err)
 {
     ASSERT(err->kind != ERR_NONE);
     if (err->kind == ERR_BUSY)
         kind = PROBLEM_QUEUE_FULL;
     else if (err->kind != ERR_USER)
-        kind = PROBLEM_INTERNAL;
-    if (strstr(err->text, "grammar_dead_end"))
-        kind = PROBLEM_DEAD_END;
-    else if (strstr(err->text, "grammar_limit"))
-        kind = PROBLEM_GRAMMAR_LIMIT;
-    else if (strstr(err->text, "engine_unavailable"))
-        kind = PROBLEM_ENGINE;
-    else if (strstr(err->text, "numerical_error"))
-        kind = PROBLEM_NUMERICAL;
+        kind = kind_of_failure(err);
     /* What failed inside may name files; the log has the whole of it. */
     problem_set(problem, kind, NULL, "%s",
                 kind == PROBLEM_INTERNAL ? "the server failed to answer this request; its log says why" : err->text);

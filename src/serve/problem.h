@@ -61,8 +61,8 @@ struct problem {
 bool problem_set(struct problem *problem, enum problem_kind kind, const char *param, const char *format, ...)
     PRINTF_LIKE(4, 5);
 
-/* From an error of the layers below: ERR_USER is `kind` and everything else what it is. A message of the form
- * "field[0].name: ..." tells the parameter. */
+/* From an error of the layers below: ERR_USER is `kind` and everything else what it is; of ERR_FAILED, the code that
+ * its message names. A message of the form "field[0].name: ..." tells the parameter. */
 bool problem_from(struct problem *problem, enum problem_kind kind, const struct err *err);
 
 /* A problem with a member of the object at `where` is told as the client sees it: "summary" becomes "input[2].summary".

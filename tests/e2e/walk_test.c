@@ -291,6 +291,31 @@ static void common_fields(void **state)
         }
 }
 
+/* Words that stand for failures of the server, in what a refusal quotes. */
+static void words_of_clients_choose_no_status(void **state)
+{
+    (void)state;
+    static const struct line lines[] = {
+        {CHAT, "'logit_bias':{'numerical_error':1}", "invalid_value", "logit_bias"},
+        {CHAT, "'reasoning_effort':'engine_unavailable'", "invalid_value", "reasoning_effort"},
+        {CHAT, "'messages':[{'role':'grammar_limit','content':'x'}]", "invalid_value", "messages[0].role"},
+        {CHAT, "'messages':[{'role':'reads text only','content':'x'}]", "invalid_value", "messages[0].role"},
+        {TEXT, "'logit_bias':{'numerical_error':1}", "invalid_value", "logit_bias"},
+        {TEXT, "'logit_bias':{'grammar_dead_end':1}", "invalid_value", "logit_bias"},
+        {RESPONSES, "'logit_bias':{'numerical_error':1}", "invalid_value", "logit_bias"},
+        {RESPONSES, "'reasoning':{'effort':'engine_unavailable'}", "invalid_value", "reasoning.effort"},
+        {MESSAGES, "'logit_bias':{'numerical_error':1}", "invalid_value", "logit_bias: "},
+        {MESSAGES, "'output_config':{'effort':'engine_unavailable'}", "invalid_value", "output_config.effort: "},
+        {COUNT, "'output_config':{'effort':'grammar_limit'}", "invalid_value", "output_config.effort: "},
+        {"/tokenize", "'messages':[{'role':'numerical_error','content':'x'}]", "invalid_value", "messages[0].role"},
+    };
+    WALK(demo, lines);
+    struct json_object *answer = json_ask(demo.port, "/v1/responses",
+                                          "{\"input\":\"x\",\"previous_response_id\":\"numerical_error\"}", NULL, 404);
+    assert_string_equal(json_text_at(answer, "/error/code"), "not_found");
+    json_object_put(answer);
+}
+
 static void limits_of_tokens(void **state)
 {
     (void)state;
@@ -936,6 +961,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bodies_are_good_by_themselves),
         cmocka_unit_test(common_fields),
+        cmocka_unit_test(words_of_clients_choose_no_status),
         cmocka_unit_test(limits_of_tokens),
         cmocka_unit_test(fields_of_chat),
         cmocka_unit_test(thinking_in_every_form),

@@ -85,6 +85,24 @@ static void errors_from_below_keep_their_secrets(void **state)
     assert_int_equal(problem.kind, PROBLEM_ENGINE);
 }
 
+static void words_of_clients_choose_no_status(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"grammar_dead_end", "grammar_limit", "engine_unavailable", "numerical_error"};
+    struct err err = {0};
+    struct problem problem;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        err_set(&err, ERR_USER, "messages[0].role: '%s' is none of system, user", words[i]);
+        problem_from(&problem, PROBLEM_INVALID_VALUE, &err);
+        assert_int_equal(problem.kind, PROBLEM_INVALID_VALUE);
+        assert_string_equal(problem.param, "messages[0].role");
+        err_set(&err, ERR_IO, "/models/%s/model.safetensors: cannot be read", words[i]);
+        problem_from(&problem, PROBLEM_INVALID_VALUE, &err);
+        assert_int_equal(problem.kind, PROBLEM_INTERNAL);
+        assert_null(strstr(problem.text, words[i]));
+    }
+}
+
 static void a_long_quote_is_cut_and_stays_text(void **state)
 {
     (void)state;
@@ -104,9 +122,8 @@ static void a_long_quote_is_cut_and_stays_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_families_have_their_shape),
-        cmocka_unit_test(every_status_is_the_specified_one),
-        cmocka_unit_test(errors_from_below_keep_their_secrets),
+        cmocka_unit_test(both_families_have_their_shape),       cmocka_unit_test(every_status_is_the_specified_one),
+        cmocka_unit_test(errors_from_below_keep_their_secrets), cmocka_unit_test(words_of_clients_choose_no_status),
         cmocka_unit_test(a_long_quote_is_cut_and_stays_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
