@@ -44,13 +44,16 @@ static struct json_object *turn_of(struct reading *r)
 
 /* --- items --- */
 
+/* The content is the thought itself. Where it is empty or left out, the summary is all that there is: of our own
+ * answers it holds the whole thought when it was asked for. */
 static bool add_reasoning(struct reading *r, struct json_object *item, const char *where)
 {
     struct buf text;
     struct err err = {0};
-    struct json_object *parts = NULL;
-    if (!field_list(item, "summary", &parts, r->problem) || !field_list(item, "content", &parts, r->problem))
+    struct json_object *summary = NULL, *parts = NULL;
+    if (!field_list(item, "summary", &summary, r->problem) || !field_list(item, "content", &parts, r->problem))
         return problem_inside(r->problem, where);
+    if (!parts || json_object_array_length(parts) == 0) parts = summary;
     buf_init(&text, r->call->server->alloc, TEXT_BYTES_MAX);
     size_t n = parts ? json_object_array_length(parts) : 0;
     bool ok = true;

@@ -795,6 +795,38 @@ static void fields_of_responses(void **state)
 
 /* --- small routes --- */
 
+/* Tokens of a prompt with a turn that thought and called; `item` is what stands for the thought. */
+static int64_t tokens_with(const char *item)
+{
+    char json[JSON_BYTES], members[JSON_BYTES];
+    snprintf(members, sizeof members,
+             "'max_output_tokens':1,'input':[{'role':'user','content':'x'}%s,"
+             "{'type':'function_call','call_id':'1','name':'f'},"
+             "{'type':'function_call_output','call_id':'1','output':'y'}]",
+             item);
+    quote(json, RESPONSES, members);
+    struct json_object *answer = json_ask(demo.port, RESPONSES, json, NULL, 200);
+    int64_t n = json_int_at(answer, "/usage/input_tokens");
+    json_object_put(answer);
+    return n;
+}
+
+/* A thought comes back under its content, or under the summary that was asked for, with or without an empty content. */
+static void thoughts_come_back_in_every_form(void **state)
+{
+    (void)state;
+#define SUMMARY ",{'type':'reasoning','summary':[{'type':'summary_text','text':'think hard about it'}]"
+    int64_t none = tokens_with(""), all = tokens_with(SUMMARY "}");
+    assert_true(all > none);
+    assert_int_equal(tokens_with(SUMMARY ",'content':null}"), all);
+    assert_int_equal(tokens_with(SUMMARY ",'content':[]}"), all);
+    assert_int_equal(tokens_with(",{'type':'reasoning','content':[{'type':'reasoning_text','text':'think hard about "
+                                 "it'}],'summary':[]}"),
+                     all);
+    assert_int_equal(tokens_with(SUMMARY ",'content':[{'type':'reasoning_text','text':'think hard about it'}]}"), all);
+    assert_int_equal(tokens_with(",{'type':'reasoning','summary':[],'content':[]}"), none);
+}
+
 static void fields_of_small_routes(void **state)
 {
     (void)state;
@@ -969,6 +1001,7 @@ int main(void)
         cmocka_unit_test(fields_of_completions),
         cmocka_unit_test(fields_of_messages),
         cmocka_unit_test(fields_of_responses),
+        cmocka_unit_test(thoughts_come_back_in_every_form),
         cmocka_unit_test(fields_of_small_routes),
         cmocka_unit_test(strict_fields_are_strict),
         cmocka_unit_test(routes_are_what_the_table_says),
