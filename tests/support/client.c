@@ -172,7 +172,7 @@ bool client_read_until(int fd, const char *text, int ms)
     struct text got = {0};
     int64_t until = now_ms() + ms;
     bool found = false;
-    for (int byte; !found && (byte = next_byte(fd, until)) >= 0;) {
+    for (int byte; !found && now_ms() < until && (byte = next_byte(fd, until)) >= 0;) { /* there may always be more */
         add(&got, byte);
         found = byte == text[strlen(text) - 1] && strstr(got.data, text);
     }
