@@ -86,7 +86,8 @@ static bool decode_prompt(struct call *call, struct worker *worker, struct probl
            field_object(call->body, "output_format", &format, problem) &&
            read_format(config, &format, &name, problem) && call_check_thinking(call, problem) &&
            read_thinking(call, config, problem) && read_prefill(call, prefills, problem) &&
-           call_encode_chat(call, worker, problem) && call_read_constraint(call, format, name, problem);
+           (call_encode_chat(call, worker, problem) || messages_blame(call, problem)) &&
+           call_read_constraint(call, format, name, problem);
 }
 
 static bool decode(struct call *call, struct worker *worker, struct problem *problem)

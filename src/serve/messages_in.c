@@ -8,6 +8,9 @@
 
 enum { TEXT_BYTES_MAX = 64 << 20, WHERE_BYTES = 96 };
 
+/* The member of a message that says what in the request it was made of. */
+#define WHERE "where"
+
 struct reading {
     struct call *call;
     struct json_object *out; /* call->messages */
@@ -26,19 +29,20 @@ static bool wrong(struct reading *r, enum problem_kind kind, const char *where, 
 
 /* --- making messages --- */
 
-/* A new message at the end of the list, still without content; NULL: no memory. */
-static struct json_object *add_message(struct reading *r, const char *role)
+/* A new message at the end of the list, still without content; NULL: no memory. The template does not look at WHERE. */
+static struct json_object *add_message(struct reading *r, const char *role, const char *where)
 {
     struct json_object *message = json_object_new_object();
-    if (message && json_build_words(message, "role", role) && json_object_array_add(r->out, message) == 0)
+    if (message && json_build_words(message, "role", role) && json_build_words(message, WHERE, where) &&
+        json_object_array_add(r->out, message) == 0)
         return message;
     json_object_put(message);
     return NULL;
 }
 
-static bool add_words(struct reading *r, const char *role, const struct buf *text)
+static bool add_words(struct reading *r, const char *role, const char *where, const struct buf *text)
 {
-    struct json_object *message = add_message(r, role);
+    struct json_object *message = add_message(r, role, where);
     return (message && json_build_text(message, "content", text->data, text->bytes)) || no_memory(r);
 }
 
@@ -72,7 +76,7 @@ static bool search_text(struct reading *r, struct json_object *block, const char
 {
     struct err err = {0};
     struct json_object *content = NULL;
-    if (!field_list(block, "content", &content, r->problem)) return false;
+    if (!field_list(block, "content", &content, r->problem)) return problem_inside(r->problem, where);
     if (!buf_printf(out, &err, "%s\n%s\n", field_word(block, "title"), field_word(block, "source")))
         return problem_from(r->problem, PROBLEM_INVALID_VALUE, &err);
     size_t n = content ? json_object_array_length(content) : 0;
@@ -112,7 +116,7 @@ static bool add_system(struct reading *r, struct json_object *system, const char
         is_first = false;
         ok = ok && block_text(r, block, place, &text);
     }
-    if (ok && text.bytes > 0) ok = add_words(r, "system", &text);
+    if (ok && text.bytes > 0) ok = add_words(r, "system", where, &text);
     buf_fini(&text);
     return ok;
 }
@@ -150,7 +154,7 @@ static bool result_text(struct reading *r, struct json_object *content, const ch
 static bool add_result(struct reading *r, struct json_object *block, const char *where)
 {
     struct buf text;
-    struct json_object *content = json_object_object_get(block, "content"), *message = add_message(r, "tool");
+    struct json_object *content = json_object_object_get(block, "content"), *message = add_message(r, "tool", where);
     const char *id = field_word(block, "tool_use_id");
     if (!message || (*id && !json_build_words(message, "tool_call_id", id))) return no_memory(r);
     if (are_references(content)) return json_build_member(message, "content", json_object_get(content)) || no_memory(r);
@@ -188,21 +192,24 @@ static bool add_user(struct reading *r, struct json_object *blocks, const char *
             ok = bad_block(r, place, type);
         }
     }
-    if (ok && (n_texts > 0 || n_results == 0)) ok = add_words(r, "user", &text);
+    if (ok && (n_texts > 0 || n_results == 0)) ok = add_words(r, "user", where, &text);
     buf_fini(&text);
     return ok;
 }
 
-static bool add_call(struct reading *r, struct json_object *calls, struct json_object *block, const char *where)
+static bool check_call(struct reading *r, struct json_object *block, const char *where)
+{
+    struct json_object *input = json_object_object_get(block, "input");
+    if (!*field_word(block, "name")) return wrong(r, PROBLEM_MISSING_FIELD, where, "a call needs a name");
+    return !input || json_object_is_type(input, json_type_object) ||
+           wrong(r, PROBLEM_INVALID_TYPE, where, "input must be an object");
+}
+
+static bool add_call(struct reading *r, struct json_object *calls, struct json_object *block)
 {
     struct json_object *call = json_object_new_object(), *function = json_object_new_object();
     struct json_object *input = json_object_object_get(block, "input");
     const char *name = field_word(block, "name"), *id = field_word(block, "id");
-    if (input && !json_object_is_type(input, json_type_object)) {
-        json_object_put(call);
-        json_object_put(function);
-        return wrong(r, PROBLEM_INVALID_TYPE, where, "input must be an object");
-    }
     bool ok = call && function && json_build_words(function, "name", name) &&
               (!input || json_build_member(function, "arguments", json_object_get(input))) &&
               json_build_words(call, "id", id) && json_build_words(call, "type", "function") &&
@@ -222,7 +229,7 @@ static bool add_block(struct reading *r, struct turn *turn, struct json_object *
     struct err err = {0};
     const char *type = field_word(block, "type");
     if (strcmp(type, "text") == 0) return block_text(r, block, where, &turn->text);
-    if (strcmp(type, "tool_use") == 0) return add_call(r, turn->calls, block, where);
+    if (strcmp(type, "tool_use") == 0) return check_call(r, block, where) && add_call(r, turn->calls, block);
     if (strcmp(type, "redacted_thinking") == 0) return true;
     if (strcmp(type, "thinking") != 0) return bad_block(r, where, type);
     struct json_object *thinking = json_object_object_get(block, "thinking");
@@ -233,9 +240,9 @@ static bool add_block(struct reading *r, struct turn *turn, struct json_object *
            problem_from(r->problem, PROBLEM_INVALID_VALUE, &err);
 }
 
-static bool put_turn(struct reading *r, const struct turn *turn)
+static bool put_turn(struct reading *r, const struct turn *turn, const char *where)
 {
-    struct json_object *message = add_message(r, "assistant");
+    struct json_object *message = add_message(r, "assistant", where);
     bool ok = message && json_build_text(message, "content", turn->text.data, turn->text.bytes);
     if (ok && turn->reasoning.bytes > 0)
         ok = json_build_text(message, "reasoning_content", turn->reasoning.data, turn->reasoning.bytes);
@@ -256,7 +263,7 @@ static bool add_assistant(struct reading *r, struct json_object *blocks, const c
         snprintf(place, sizeof place, "%.60s.content[%zu]", where, i);
         ok = add_block(r, &turn, json_object_array_get_idx(blocks, i), place);
     }
-    ok = ok && put_turn(r, &turn);
+    ok = ok && put_turn(r, &turn, where);
     buf_fini(&turn.text);
     buf_fini(&turn.reasoning);
     json_object_put(turn.calls);
@@ -275,7 +282,7 @@ static bool add_one(struct reading *r, struct json_object *message, const char *
         return problem_set(r->problem, PROBLEM_INVALID_VALUE, where,
                            "%s: the role '%.30s' is not supported; there are user, assistant and system", where, role);
     if (is_text) {
-        struct json_object *copy = add_message(r, role);
+        struct json_object *copy = add_message(r, role, where);
         return (copy && json_build_member(copy, "content", json_object_get(content))) || no_memory(r);
     }
     if (!json_object_is_type(content, json_type_array))
@@ -301,4 +308,18 @@ bool messages_read(struct call *call, bool *prefills, struct problem *problem)
     }
     *prefills = field_is(json_object_array_get_idx(messages, n - 1), "role", "assistant");
     return true;
+}
+
+/* The template counts the messages that were made, which are others than those of the request. */
+bool messages_blame(const struct call *call, struct problem *problem)
+{
+    const struct problem told = *problem;
+    char param[sizeof told.param];
+    size_t message;
+    int used = 0;
+    if (sscanf(told.param, "messages[%zu]%n", &message, &used) != 1 || used == 0) return false;
+    const char *where = field_word(json_object_array_get_idx(call->messages, message), WHERE);
+    int n = snprintf(param, sizeof param, "%s%s", where, told.param + used);
+    if (n >= (int)sizeof param) return false;
+    return problem_set(problem, told.kind, param, "%s%s", param, told.text + strlen(told.param));
 }

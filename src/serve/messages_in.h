@@ -7,4 +7,8 @@
  * answer. */
 bool messages_read(struct call *call, bool *prefills, struct problem *problem) MUST_CHECK;
 
+/* A problem with a message that was made becomes one with what it was made of, such as "messages[2].content[1]". False.
+ */
+bool messages_blame(const struct call *call, struct problem *problem);
+
 #endif

@@ -657,6 +657,19 @@ static void fields_of_messages(void **state)
          "'messages':[{'role':'user','content':'a'},{'role':'assistant','content':[{'type':'tool_use','id':'1',"
          "'name':'f','input':'x'}]}]",
          "invalid_type", "messages[1].content[0]: input"},
+        /* what the template finds is blamed on the block that it was made of, whatever stands before it */
+        {MESSAGES,
+         "'system':'be brief','messages':[{'role':'user','content':'a'},{'role':'assistant','content':[{'type':"
+         "'tool_use','id':'1','name':'f'},{'type':'tool_use','id':'2','name':'f'}]},{'role':'user','content':[{'type':"
+         "'tool_result','tool_use_id':'1','content':'x'},{'type':'tool_result','tool_use_id':'2','content':[{'type':"
+         "'tool_reference','tool_name':'g'}]}]}]",
+         "invalid_value", "messages[2].content[1].content[0]: refers to the tool 'g'"},
+        {MESSAGES,
+         "'messages':[{'role':'user','content':'a'},{'role':'assistant','content':[{'type':'text','text':'b'},{'type':"
+         "'tool_use','id':'1','input':{}}]},{'role':'user','content':[{'type':'tool_result','tool_use_id':'1'}]}]",
+         "missing_field", "messages[1].content[1]: a call needs a name"},
+        {MESSAGES, USER("[{'type':'text','text':'a'},{'type':'search_result','content':5}]"), "invalid_type",
+         "messages[0].content[1].content: must be an array"},
         {MESSAGES, "'system':'be brief'", NULL, NULL},
         {MESSAGES, "'system':[{'type':'text','text':'a'},{'type':'text','text':'x-anthropic-billing: 1'}]", NULL, NULL},
         {MESSAGES, "'system':null", NULL, NULL},
