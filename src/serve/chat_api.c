@@ -39,11 +39,11 @@ static const struct field_rule rules[] = {
 };
 
 /* A call of a custom tool in the history is one of a function with the argument `input`. */
-static bool unify_call(struct json_object *call, struct problem *problem)
+static bool unify_call(struct json_object *call, const char *where, struct problem *problem)
 {
     struct json_object *custom = NULL;
     if (!field_is(call, "type", "custom")) return true;
-    if (!field_object(call, "custom", &custom, problem)) return false;
+    if (!field_object(call, "custom", &custom, problem)) return problem_inside(problem, where);
     struct json_object *function = json_object_new_object(), *arguments = json_object_new_object();
     struct json_object *name = json_object_object_get(custom, "name"), *input = json_object_object_get(custom, "input");
     bool ok = function && arguments && json_build_share(arguments, "input", input) &&
@@ -56,7 +56,7 @@ static bool unify_call(struct json_object *call, struct problem *problem)
 
 static bool unify_message(struct json_object *message, size_t index, struct problem *problem)
 {
-    char where[48];
+    char where[80];
     struct json_object *calls = json_object_object_get(message, "tool_calls");
     struct json_object *reasoning = json_object_object_get(message, "reasoning");
     snprintf(where, sizeof where, "messages[%zu]", index);
@@ -69,8 +69,10 @@ static bool unify_message(struct json_object *message, size_t index, struct prob
         !json_build_share(message, "reasoning_content", reasoning))
         return problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the messages");
     size_t n = json_object_is_type(calls, json_type_array) ? json_object_array_length(calls) : 0;
-    for (size_t i = 0; i < n; i++)
-        if (!unify_call(json_object_array_get_idx(calls, i), problem)) return false;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(where, sizeof where, "messages[%zu].tool_calls[%zu]", index, i);
+        if (!unify_call(json_object_array_get_idx(calls, i), where, problem)) return false;
+    }
     return true;
 }
 

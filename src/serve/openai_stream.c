@@ -21,7 +21,8 @@ bool openai_read_stream_options(struct call *call, struct problem *problem)
     if (!field_object(call->body, "stream_options", &options, problem)) return false;
     if (options && !call->streams)
         return problem_set(problem, PROBLEM_INVALID_VALUE, "stream_options", "stream_options: needs stream: true");
-    return field_bool(options, "include_usage", &call->includes_usage, problem);
+    return field_bool(options, "include_usage", &call->includes_usage, problem) ||
+           problem_inside(problem, "stream_options");
 }
 
 enum { PROGRESS_BYTES = 128 };

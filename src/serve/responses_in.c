@@ -301,6 +301,7 @@ static bool append_previous(struct call *call, struct problem *problem)
 {
     struct stored stored = {0};
     bool ok = read_stored(call, response_store_get, call->previous_id, &stored, problem);
+    if (!ok) snprintf(problem->param, sizeof problem->param, "previous_response_id");
     if (ok && (!append_copies(call->input_items, stored.items) ||
                !append_copies(call->input_items, json_object_object_get(stored.response, "output"))))
         ok = problem_set(problem, PROBLEM_INTERNAL, NULL, "no memory for the input");

@@ -181,7 +181,7 @@ static bool read_namespace(struct reading *r, struct json_object *entry, const c
 {
     struct json_object *list = NULL;
     const char *name = field_word(entry, "name");
-    if (!field_list(entry, "tools", &list, r->problem)) return false;
+    if (!field_list(entry, "tools", &list, r->problem)) return problem_inside(r->problem, where);
     if (!name_is_legal(name))
         return problem_set(r->problem, PROBLEM_INVALID_VALUE, where, "%s: the namespace needs a legal name", where);
     size_t n = list ? json_object_array_length(list) : 0;
@@ -294,9 +294,9 @@ static bool choose_allowed(struct tools *tools, struct alloc *alloc, struct json
 {
     struct json_object *inner = json_object_object_get(choice, "allowed_tools"), *list = NULL;
     struct json_object *from = json_object_is_type(inner, json_type_object) ? inner : choice;
-    if (!field_list(from, "tools", &list, problem)) return false;
     const char *mode = "auto";
-    if (!field_text(from, "mode", &mode, problem)) return false;
+    if (!field_list(from, "tools", &list, problem) || !field_text(from, "mode", &mode, problem))
+        return problem_inside(problem, from == inner ? "tool_choice.allowed_tools" : "tool_choice");
     if (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0)
         return problem_set(problem, PROBLEM_INVALID_VALUE, "tool_choice",
                            "tool_choice: the mode of allowed_tools must be auto or required, not '%.50s'", mode);
@@ -331,7 +331,8 @@ static bool read_choice(struct tools *tools, struct alloc *alloc, struct json_ob
     bool no_parallel = false;
     if (choice && !is_object && !json_object_is_type(choice, json_type_string))
         return problem_set(problem, PROBLEM_INVALID_TYPE, "tool_choice", "tool_choice: must be a string or an object");
-    if (is_object && !field_bool(choice, "disable_parallel_tool_use", &no_parallel, problem)) return false;
+    if (is_object && !field_bool(choice, "disable_parallel_tool_use", &no_parallel, problem))
+        return problem_inside(problem, "tool_choice");
     tools->one_call = tools->one_call || no_parallel;
     if (!choice || strcmp(word, "auto") == 0) return true;
     if (strcmp(word, "none") == 0) {

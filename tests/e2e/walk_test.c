@@ -313,6 +313,7 @@ static void words_of_clients_choose_no_status(void **state)
     struct json_object *answer = json_ask(demo.port, "/v1/responses",
                                           "{\"input\":\"x\",\"previous_response_id\":\"numerical_error\"}", NULL, 404);
     assert_string_equal(json_text_at(answer, "/error/code"), "not_found");
+    assert_string_equal(json_text_at(answer, "/error/param"), "previous_response_id");
     json_object_put(answer);
 }
 
@@ -352,6 +353,10 @@ static void fields_of_chat(void **state)
         {CHAT, "'messages':[]", "invalid_value", "messages"},
         {CHAT, "'messages':[5]", "invalid_type", "messages[0]"},
         {CHAT, "'messages':[{'content':'x'}]", "invalid_value", NULL},
+        {CHAT,
+         "'messages':[{'role':'user','content':'x'},{'role':'assistant','tool_calls':[{'type':'custom','custom':{"
+         "'name':'f','input':'y'}},{'type':'custom','custom':5}]}]",
+         "invalid_type", "messages[1].tool_calls[1].custom"},
         {CHAT, "'messages':[{'role':'owner','content':'x'}]", "invalid_value", NULL},
         {CHAT, "'messages':[{'role':'function','content':'x'}]", "unsupported_parameter", "messages[0]"},
         {CHAT, "'messages':[{'role':'developer','content':'x'},{'role':'user','content':'y','name':'n'}]", NULL, NULL},
@@ -408,7 +413,7 @@ static void fields_of_chat(void **state)
         {CHAT, "'stream_options':{'include_usage':true}", "invalid_value", "stream_options"},
         {CHAT, "'stream_options':null", NULL, NULL},
         {CHAT, "'stream_options':true", "invalid_type", "stream_options"},
-        {CHAT, "'stream':true,'stream_options':{'include_usage':1}", "invalid_type", "include_usage"},
+        {CHAT, "'stream':true,'stream_options':{'include_usage':1}", "invalid_type", "stream_options.include_usage"},
         {CHAT, "'response_format':{'type':'text'}", NULL, NULL},
         {CHAT, "'response_format':null", NULL, NULL},
         {CHAT, "'response_format':'json_object'", "invalid_type", "response_format"},
@@ -538,6 +543,10 @@ static void tools_in_every_form(void **state)
                             "'tools':[]}}",
          "invalid_value", "tool_choice"},
         {CHAT, "'tools':[" F("a") "],'tool_choice':{'type':'allowed_tools'}", "missing_field", "tool_choice"},
+        {CHAT, "'tools':[" F("a") "],'tool_choice':{'type':'allowed_tools','allowed_tools':{'tools':5}}",
+         "invalid_type", "tool_choice.allowed_tools.tools"},
+        {RESPONSES, "'tools':[" R("a") "],'tool_choice':{'type':'allowed_tools','mode':5,'tools':[]}", "invalid_type",
+         "tool_choice.mode"},
         {CHAT, "'parallel_tool_calls':false", NULL, NULL},
         {CHAT, "'parallel_tool_calls':'no'", "invalid_type", "parallel_tool_calls"},
         {MESSAGES, "'tools':[" M("a") "]", NULL, NULL},
@@ -547,7 +556,7 @@ static void tools_in_every_form(void **state)
         {MESSAGES, "'tools':[{'type':'bash_20250124','name':'bash'}]", NULL, NULL},
         {MESSAGES, "'tools':[" M("a") "],'tool_choice':{'type':'auto','disable_parallel_tool_use':true}", NULL, NULL},
         {MESSAGES, "'tools':[" M("a") "],'tool_choice':{'type':'auto','disable_parallel_tool_use':'x'}", "invalid_type",
-         "disable_parallel_tool_use"},
+         "tool_choice.disable_parallel_tool_use"},
         {MESSAGES, "'tools':[" M("a") "],'tool_choice':{'type':'none'}", NULL, NULL},
         {MESSAGES, "'tools':[" M("a") "],'tool_choice':{'type':'tool','name':'b'}", "invalid_value", "tool_choice:"},
         {MESSAGES, "'tools':[" M("a") "],'tool_choice':{'type':'maybe'}", "unsupported_parameter", "tool_choice:"},
@@ -561,7 +570,7 @@ static void tools_in_every_form(void **state)
         {RESPONSES, "'tools':[{'type':'custom','name':'c','strict':true}]", "unsupported_parameter", "tools[0]"},
         {RESPONSES, "'tools':[{'type':'namespace','name':'ns','tools':[" R("a") "]}]", NULL, NULL},
         {RESPONSES, "'tools':[{'type':'namespace','name':'n s','tools':[]}]", "invalid_value", "tools[0]"},
-        {RESPONSES, "'tools':[{'type':'namespace','name':'ns','tools':{}}]", "invalid_type", "tools"},
+        {RESPONSES, "'tools':[{'type':'namespace','name':'ns','tools':{}}]", "invalid_type", "tools[0].tools"},
         {RESPONSES, "'tools':[{'type':'mcp','server_label':'x'},{'type':'tool_search'}]", NULL, NULL},
     };
     WALK(demo, lines);
