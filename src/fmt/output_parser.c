@@ -64,7 +64,7 @@ struct output_parser *output_parser_new(struct alloc *alloc, const struct output
     p->alloc = alloc;
     p->rules = *rules;
     p->state = rules->starts_in_think ? STATE_THINK : STATE_CONTENT;
-    p->skips_newlines = !rules->starts_in_think; /* the prompt ended in </think> */
+    p->skips_newlines = !rules->starts_in_think && !rules->starts_at_once; /* the prompt ended in </think> */
     struct buf *const bufs[] = {&p->clean, &p->held, &p->raw, &p->name, &p->key, &p->value, &p->pending};
     for (size_t i = 0; i < sizeof bufs / sizeof *bufs; i++) buf_init(bufs[i], alloc, TEXT_BYTES_MAX);
     return p;
@@ -190,7 +190,7 @@ static bool feed_text(struct output_parser *p, const struct piece *piece, struct
         if (p->state == STATE_CONTENT) return true;
         if (!finish_text(p, err)) return false;
         p->state = STATE_CONTENT;
-        p->skips_newlines = true;
+        p->skips_newlines = !p->rules.starts_at_once;
         return true;
     case CHAT_CALL:
         if (has_tools(p) && !is_quoted(p)) return open_call(p, piece, err);

@@ -28,6 +28,7 @@ struct output_rules {
     const struct chat_ids *ids;
     const struct chat_tools *tools; /* declared and allowed; NULL or none: markers of calls are plain text */
     bool starts_in_think;           /* chat_prompt_ends_in_think */
+    bool starts_at_once;            /* line feeds in front of the content are part of it */
     bool one_call;                  /* nothing is read after the first complete call */
     output_fn *emit;
     void *context;

@@ -10,6 +10,7 @@
 struct constraint {
     struct alloc *alloc;
     atomic_uint owners;
+    bool has_value;
     struct grammar grammar;
 };
 
@@ -95,6 +96,7 @@ bool constraint_new(struct constraint **out, struct alloc *alloc, const struct c
     if (!c) return false;
     c->alloc = alloc;
     atomic_init(&c->owners, 1);
+    c->has_value = request->kind != CONSTRAINT_NONE;
     bool ok = compile(&c->grammar, alloc, request, ids, true, &why);
     /* A grammar whose rules make too large an automaton when joined may do as rules. */
     if (!ok && why.kind == ERR_USER && request->kind == CONSTRAINT_GBNF)
@@ -119,6 +121,11 @@ void constraint_drop(struct constraint *c)
     if (!c || atomic_fetch_sub(&c->owners, 1) > 1) return;
     grammar_fini(&c->grammar);
     alloc_put(c->alloc, c);
+}
+
+bool constraint_has_value(const struct constraint *c)
+{
+    return c && c->has_value;
 }
 
 const struct grammar *constraint_grammar(const struct constraint *c)

@@ -54,6 +54,9 @@ bool constraint_new(struct constraint **constraint, struct alloc *alloc, const s
 struct constraint *constraint_hold(struct constraint *constraint);
 void constraint_drop(struct constraint *constraint); /* NULL is fine */
 
+/* Whether it says what the answer itself must look like, and not calls alone. NULL: it does not. */
+bool constraint_has_value(const struct constraint *constraint);
+
 /* For matchers and tests. */
 struct grammar;
 const struct grammar *constraint_grammar(const struct constraint *constraint);

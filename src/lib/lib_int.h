@@ -88,6 +88,7 @@ struct weir_prompt {
     char *text; /* [text_bytes] what a conversation became; NULL: it is none */
     size_t text_bytes;
     bool is_chat, is_ids, starts_in_think;
+    bool goes_on;            /* an answer continues what the conversation ends in */
     struct chat_tools tools; /* of a conversation */
 };
 

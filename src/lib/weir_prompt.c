@@ -80,6 +80,7 @@ static bool render(struct weir_prompt *p, const struct chat_request *request, en
     if (ok && encoder) p->text = lib_block(p->model->alloc, rendered.text.data, rendered.text.bytes, err);
     p->text_bytes = rendered.text.bytes;
     p->is_chat = true;
+    p->goes_on = request->options.no_generation_prompt;
     p->starts_in_think = chat_prompt_ends_in_think(&rendered);
     chat_prompt_fini(&rendered);
     return ok && p->text;

@@ -258,6 +258,7 @@ static bool make_answer(struct weir_session *s, struct err *err)
     const struct answer_request request = {
         .is_chat = p->is_chat,
         .starts_in_think = p->starts_in_think,
+        .starts_at_once = p->goes_on || s->request.constraint != WEIR_CONSTRAINT_NONE,
         .tools = p->tools.n_tools > 0 ? &p->tools : NULL,
         .one_call = s->request.one_call,
         .emit = see_part,

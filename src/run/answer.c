@@ -75,6 +75,7 @@ bool answer_new(struct answer **answer, struct alloc *alloc, const struct text_m
         .ids = &model->chat,
         .tools = request->tools,
         .starts_in_think = request->starts_in_think,
+        .starts_at_once = request->starts_at_once,
         .one_call = request->one_call,
         .emit = see_output,
         .context = a,

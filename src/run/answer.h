@@ -29,8 +29,10 @@ struct answer_event {
 typedef bool answer_fn(void *context, const struct answer_event *event, struct err *err);
 
 struct answer_request {
-    bool is_chat;                   /* else raw, and the next three mean nothing */
+    bool is_chat;                   /* else raw, and the next four mean nothing */
     bool starts_in_think;           /* as text_model_encode_chat says */
+    bool starts_at_once;            /* line feeds in front of the content are part of it: it goes on with what the
+                                       prompt ends in, or its form is constrained */
     const struct chat_tools *tools; /* declared and allowed; NULL: markers of calls are plain text */
     bool one_call;                  /* parallel calls are off: the first complete call ends the answer */
     answer_fn *emit;                /* may be NULL */

@@ -172,6 +172,7 @@ static bool make_answer(struct dialogue *d, struct err *err)
     const struct dialogue_request *request = &d->request;
     if (!d->model) return true;
     d->answer_request = *request->answer;
+    if (constraint_has_value(request->constraint)) d->answer_request.starts_at_once = true;
     d->answer_request.emit = see_part;
     d->answer_request.context = d;
     if (!answer_new(&d->answer, d->alloc, d->model, request->sampling, &d->answer_request, err)) return false;

@@ -178,6 +178,7 @@ static bool submit(struct call *call, struct problem *problem)
         .constraint = call->constraint,
         .answer = {.is_chat = call->is_chat,
                    .starts_in_think = call->starts_in_think,
+                   .starts_at_once = call->chat.no_generation_prompt || constraint_has_value(call->constraint),
                    .tools = has_tools ? &call->tools.chat : NULL,
                    .one_call = call->tools.one_call},
         .wants_logprobs = call->wants_logprobs,

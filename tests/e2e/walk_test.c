@@ -353,6 +353,9 @@ static void fields_of_chat(void **state)
         {CHAT, "'messages':[]", "invalid_value", "messages"},
         {CHAT, "'messages':[5]", "invalid_type", "messages[0]"},
         {CHAT, "'messages':[{'content':'x'}]", "invalid_value", NULL},
+        /* line feeds that a constraint asks for */
+        {CHAT, "'max_tokens':9,'guided_choice':['\\n\\nx']", NULL, "/choices/0/message/content \n\nx"},
+        {CHAT, "'max_tokens':99,'guided_regex':'\\nx','enable_thinking':true", NULL, "/choices/0/message/content \nx"},
         {CHAT,
          "'messages':[{'role':'user','content':'x'},{'role':'assistant','tool_calls':[{'type':'custom','custom':{"
          "'name':'f','input':'y'}},{'type':'custom','custom':5}]}]",
@@ -640,6 +643,11 @@ static void fields_of_messages(void **state)
         {MESSAGES, "'messages':[{'role':'user','content':'a'},{'role':'user','content':'b'}]", NULL, NULL},
         {MESSAGES, "'messages':[{'role':'user','content':'a'},{'role':'system','content':'b'}]", NULL, NULL},
         {MESSAGES, "'messages':[{'role':'user','content':'a'},{'role':'assistant','content':'So'}]", NULL, NULL},
+        /* what goes on with a line may begin with its end */
+        {MESSAGES,
+         "'max_tokens':1,'temperature':0,'logit_bias':{'198':100},'messages':[{'role':'user','content':'a'},{'role':"
+         "'assistant','content':'So'}]",
+         NULL, "/content/0/text \n"},
         {MESSAGES,
          "'messages':[{'role':'user','content':'a'},{'role':'assistant','content':'So'}],'thinking':{'type':'enabled'}",
          "unsupported_parameter", "messages: the last one"},

@@ -812,6 +812,9 @@ static void constraints_hold(void **state)
     assert_int_equal(strspn(s.heard.text, "0123456789"), 3);
     assert_int_equal(s.heard.n_text, 3);
     assert_true(result.reason == WEIR_REASON_COMPLETE || result.reason == WEIR_REASON_END);
+    s.request.constraint_text = "\\n\\n[0-9]{3}"; /* line feeds are part of it */
+    answer(&s, s.session, prompt);
+    assert_int_equal(s.heard.n_text, 5);
     weir_prompt_free(prompt);
     subject_close(&s);
 }

@@ -295,7 +295,7 @@ static void random_calls_are_read_back_as_valid_calls(void **state)
     for (int round = 0; round < 60; round++) {
         struct err err = {0};
         uint64_t mask[VOCABULARY_MAX / 64 + 1], brute[VOCABULARY_MAX / 64 + 1];
-        const struct output_rules rules = {&ids, &s.tools, false, false, on_event, &seen};
+        const struct output_rules rules = {.ids = &ids, .tools = &s.tools, .emit = on_event, .context = &seen};
         struct output_parser *parser = output_parser_new(&s.c.alloc, &rules, &err);
         struct matcher *m = constrained_start(&s.c, constraint_hold(constraint));
         struct matcher *scratch = constrained_start(&s.c, constraint_hold(constraint));

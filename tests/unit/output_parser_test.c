@@ -84,7 +84,7 @@ static bool feed_script(struct output_parser *parser, const char *script, size_t
 }
 
 struct run {
-    bool think, cut, one_call, no_tools;
+    bool think, cut, one_call, no_tools, at_once;
     uint32_t reasoning; /* expected tokens, when chunk is 1; 0: not checked */
 };
 
@@ -97,6 +97,7 @@ static bool run_script(struct alloc *alloc, const char *script, const struct run
     struct output_rules rules = {.ids = &ids,
                                  .tools = run->no_tools ? NULL : &tools,
                                  .starts_in_think = run->think,
+                                 .starts_at_once = run->at_once,
                                  .one_call = run->one_call,
                                  .emit = note,
                                  .context = log};
@@ -144,6 +145,9 @@ static const struct {
     {"</think>b", THINK, "C[b]"},
     {"a<think>r</think>b", ANSWER, "C[a]R[r]C[b]"},
     {"\n\nhi", ANSWER, "C[hi]"},
+    {"\n\nhi", {.at_once = true}, "C[\n\nhi]"},
+    {"why</think>\n\nhi\n", {.at_once = true, .think = true}, "R[why]C[\n\nhi\n]"},
+    {"\n<tool_call>get_time</tool_call>", {.at_once = true}, "T[get_time {}]"},
     {"<\1think>x</\1think>y", ANSWER, "C[<think>x</think>y]"},
     {"a<|begin_of_box|>42<|end_of_box|>b", ANSWER, "C[a42b]"},
     {"a<arg_key>b</arg_key></tool_response>", ANSWER, "C[a<arg_key>b</arg_key></tool_response>]"},
