@@ -4,23 +4,28 @@
 #include <math.h>
 
 enum {
-    COUNT_MAX = 16, /* a mean forgets what is older than about so many observations */
-    REFRESH = 128,  /* passes with drafts before one without tells anew what that costs */
+    COUNT_MAX = 16,   /* a mean forgets what is older than about so many observations */
+    ANCHOR_COUNT = 8, /* of a mean that may be an anchor */
+    REFRESH = 48,     /* passes with drafts before one without tells anew what that costs */
 };
 
 /* Before it was seen: a row more costs this much of a pass's work, and wants this much of a row's experts anew. */
 static const double work_slope = 0.25, wanted_slope = 0.75;
 
 /* A value that is so many times the usual one counts as that; and so while little is known of what is usual. */
-static const double outlier = 1.5, early_outlier = 2;
+static const double outlier = 1.5, early_outlier = 2, waits_outlier = 3;
 static const double share_rate = 1.0 / 16; /* of the missing share */
 static const double fading = 31.0 / 32;    /* of the waits */
 static const double curve_fading = 0.99;   /* of what was seen at other numbers of rows */
-static const double own_fading = 0.97, all_fading = 0.998;
-static const double own_weight = 4;           /* drafts of a sequence that count as much as what is known of all */
-static const double worth = 1.01;             /* below this gain drafts are not worth the doubt */
-static const double budget_share = 1.0 / 250; /* of all time, that drafts may lose */
-static const double budget_first = 3, budget_most = 6; /* in passes without drafts */
+static const double own_fading = 0.97, all_fading = 0.99;
+static const double drift = 1.06;     /* of a mean, over its anchor, that the others share */
+static const double line_weight = 12; /* values at a number of rows that count as much as the line through all */
+static const double own_weight = 8;   /* drafts of a sequence that count as much as what is known of all */
+static const double prior_weight = 3; /* drafts at a place that count as much as what is known of the place before */
+static const double benefit = 0.08;   /* of the doubt: how much faster than it seems what was never seen may be */
+static const double worth = 1.01;     /* below this gain drafts are not worth the doubt */
+static const double budget_share = 1.0 / 250;          /* of all time, that drafts may lose */
+static const double budget_first = 2, budget_most = 6; /* in passes without drafts */
 
 /* --- curves --- */
 
@@ -63,20 +68,37 @@ static double value_at(const struct curve *curve, double prior_slope, double n_r
     double on_line = fmax(l.y + l.slope * (n_rows - l.x), 0);
     uint32_t n = place_of(n_rows);
     if (n_rows != n || n == CURVE_ROWS) return on_line;
-    return (curve->count[n] * curve->mean[n] + on_line) / (curve->count[n] + 1);
+    return (curve->count[n] * curve->mean[n] + line_weight * on_line) / (curve->count[n] + line_weight);
 }
 
-/* What is far from the usual, or as long as nothing is usual from the line, tells of something else. */
+/* What is far above the usual, or as long as nothing is usual above the line, tells of something else. Nothing makes a
+ * pass much cheaper than it is: what is far below tells that the usual was not. */
 static void see_value(struct curve *curve, double prior_slope, uint32_t n_rows, double value)
 {
     uint32_t n = place_of(n_rows);
     double usual = curve->count[n] > 0 ? curve->mean[n] : value_at(curve, prior_slope, n_rows);
     double most = curve->count[n] > 2 ? outlier : early_outlier;
-    if (usual > 0) value = fmax(fmin(value, usual * most), usual / most);
+    if (usual > 0) value = fmin(value, usual * most);
+    if (value * outlier < usual) curve->count[n] = 0;
     if (n > curve->n_most) curve->n_most = n;
     for (uint32_t i = 1; i <= curve->n_most; i++) curve->count[i] *= curve_fading;
     curve->count[n] = fmin(curve->count[n] / curve_fading + 1, COUNT_MAX);
     curve->mean[n] += (value - curve->mean[n]) / curve->count[n];
+}
+
+/* What happened to the mean at a number of rows that is well known happened to all of them: others use the machine, or
+ * use it no more. Were the others left as they were, then what was seen before would be held against what is seen now.
+ */
+static void share_drift(struct curve *curve, uint32_t n_rows)
+{
+    uint32_t n = place_of(n_rows);
+    double strayed = curve->anchor > 0 ? curve->mean[n] / curve->anchor : 1;
+    bool is_known = curve->anchored == n && curve->count[n] >= ANCHOR_COUNT;
+    if (is_known && strayed < drift && strayed > 1 / drift) return;
+    for (uint32_t i = 1; is_known && i <= curve->n_most; i++)
+        if (i != n) curve->mean[i] *= strayed;
+    curve->anchored = n;
+    curve->anchor = curve->mean[n];
 }
 
 /* --- passes --- */
@@ -98,11 +120,13 @@ double pass_cost_ns(const struct pass_cost *cost, double n_rows)
 
 static void see_pass(struct pass_cost *cost, const struct pass_seen *seen)
 {
-    double share;
+    double share, waited_ns = (double)seen->waited_ns;
     ASSERT(seen->n_rows > 0);
     see_value(&cost->work_ns, work_slope, seen->n_rows, (double)(seen->ns - seen->waited_ns));
+    share_drift(&cost->work_ns, seen->n_rows);
     see_value(&cost->wanted, wanted_slope, seen->n_rows, (double)seen->n_wanted);
-    cost->waited_ns = fading * cost->waited_ns + (double)seen->waited_ns;
+    if (cost->missed > 0) waited_ns = fmin(waited_ns, waits_outlier * miss_ns(cost) * (double)seen->n_missed);
+    cost->waited_ns = fading * cost->waited_ns + waited_ns;
     cost->missed = fading * cost->missed + (double)seen->n_missed;
     if (seen->n_wanted > 0) {
         share = (double)seen->n_missed / (double)seen->n_wanted;
@@ -119,6 +143,13 @@ static double link_ns(const struct draft_control *c, double n_rows)
     double more = 1 + wanted_slope * (n_rows - 1);
     return c->prior.link_work * value_at(&c->pass.work_ns, work_slope, n_rows) +
            c->prior.link_wanted * more * pass_cost_missed(&c->pass, 1) * miss_ns(&c->pass);
+}
+
+static double parts_ns(const struct draft_control *c, const struct draft_forecast *f)
+{
+    double ns = pass_cost_ns(&c->pass, f->n_rows);
+    for (uint32_t step = 0; step < DRAFT_DEPTHS; step++) ns += link_ns(c, f->step_rows[step]);
+    return ns;
 }
 
 /* --- what was seen --- */
@@ -141,17 +172,19 @@ void draft_control_saw_link(struct draft_control *control, const struct pass_see
 }
 
 /* Reads hide behind work, and a row more has less to hide behind: what is missing from the parts shows as a ratio by
- * the number of rows. */
+ * the number of rows. What the parts have just learned from this round is not missing any more. A round that somebody
+ * else held up is not held against drafts. */
 void draft_control_saw_round(struct draft_control *control, const struct draft_forecast *forecast, uint64_t n_tokens,
                              int64_t ns)
 {
     if (forecast->parts_ns <= 0 || forecast->plain_ns <= 0) return;
     bool is_first = line_of(&control->round, 0).weight <= 0;
-    see_value(&control->round, 0, forecast->n_rows, (double)ns / forecast->parts_ns);
+    see_value(&control->round, 0, forecast->n_rows, (double)ns / parts_ns(control, forecast));
     if (is_first) control->budget_ns = budget_first * forecast->plain_ns;
-    control->budget_ns += budget_share * (double)ns;
+    double booked_ns = fmin((double)ns, outlier * forecast->ns);
+    control->budget_ns += budget_share * booked_ns;
     if (forecast->tokens > forecast->plain_tokens)
-        control->budget_ns += (double)n_tokens * forecast->plain_ns / forecast->plain_tokens - (double)ns;
+        control->budget_ns += (double)n_tokens * forecast->plain_ns / forecast->plain_tokens - booked_ns;
     control->budget_ns = fmin(control->budget_ns, budget_most * forecast->plain_ns);
 }
 
@@ -180,11 +213,14 @@ void draft_control_saw_drafts(struct draft_control *control, struct draft_hits *
     see_drafts(&control->hits, n_drafts, n_came, all_fading);
 }
 
+/* A place at which few drafts were tried is thought to be like the one before it, and a sequence of which little was
+ * seen like the others. */
 double draft_chance(const struct draft_control *control, const struct draft_hits *own, uint32_t j)
 {
     const struct draft_hits *all = &control->hits;
     uint32_t b = bucket(j);
-    double usual = (all->came[b] + own_weight * control->prior.chance) / (all->tried[b] + own_weight);
+    double usual = control->prior.chance;
+    for (uint32_t i = 0; i <= b; i++) usual = (all->came[i] + prior_weight * usual) / (all->tried[i] + prior_weight);
     return (own->came[b] + own_weight * usual) / (own->tried[b] + own_weight);
 }
 
@@ -212,14 +248,12 @@ static struct draft_forecast forecast(const struct choice *c)
         if (row->depth > 0) first += brought + row->n_behind;
         if (row->depth > deepest) deepest = row->depth;
     }
-    f.parts_ns = pass_cost_ns(&c->control->pass, verified) + link_ns(c->control, first);
-    for (uint32_t step = 2; step <= deepest; step++) {
-        uint32_t n_rows = 0;
-        for (uint32_t i = 0; i < c->n; i++) n_rows += c->rows[i].depth >= step;
-        f.parts_ns += link_ns(c->control, n_rows);
-    }
+    f.step_rows[0] = first;
+    for (uint32_t step = 1; step < deepest && step < DRAFT_DEPTHS; step++)
+        for (uint32_t i = 0; i < c->n; i++) f.step_rows[step] += c->rows[i].depth > step;
     double ratio = value_at(&c->control->round, 0, verified);
     f.n_rows = (uint32_t)verified;
+    f.parts_ns = parts_ns(c->control, &f);
     f.ns = f.parts_ns * (ratio > 0 ? ratio : 1);
     return f;
 }
@@ -227,6 +261,13 @@ static struct draft_forecast forecast(const struct choice *c)
 static double rate_of(const struct draft_forecast *f)
 {
     return f->ns > 0 ? f->tokens / f->ns : 0;
+}
+
+/* What was seldom seen may be better than it seems, and only trying tells. */
+static double hoped_rate(const struct choice *c, const struct draft_forecast *f)
+{
+    double seen = c->control->pass.work_ns.count[place_of(f->n_rows)];
+    return rate_of(f) / (1 - benefit / sqrt(seen + 1));
 }
 
 /* The row whose next draft is likeliest to come true behind all before it; n: none may have another. */
@@ -259,7 +300,7 @@ static struct draft_forecast search(const struct choice *c, const struct draft_f
         c->rows[i].depth++;
         order[n_added++] = i;
         struct draft_forecast f = forecast(c);
-        if (rate_of(&f) <= rate_of(&best)) continue;
+        if (hoped_rate(c, &f) <= hoped_rate(c, &best)) continue;
         best = f;
         n_best = n_added;
     }

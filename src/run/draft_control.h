@@ -20,10 +20,14 @@ enum {
     CURVE_ROWS = 64,
 };
 
-/* A quantity by the number of rows of a pass: means where it was seen, and a line through them elsewhere. */
+/* A quantity by the number of rows of a pass: means where it was seen, and a line through them elsewhere. When the mean
+ * at the number that is seen now strays far from its anchor, then the machine is another one, and the other means go
+ * along. */
 struct curve {
     double mean[CURVE_ROWS + 1], count[CURVE_ROWS + 1]; /* by rows; the last one for more */
     uint32_t n_most;                                    /* rows that were seen at most */
+    double anchor;
+    uint32_t anchored; /* the number of rows that `anchor` is of; 0: none */
 };
 
 /* One kind of pass. */
@@ -72,10 +76,11 @@ struct draft_row {
 };
 
 struct draft_forecast {
-    double tokens, ns;             /* of the next pass and the drafts for it */
-    double parts_ns;               /* of their parts, before what rounds taught */
-    uint32_t n_rows;               /* to verify */
-    double plain_tokens, plain_ns; /* of the same without drafts */
+    double tokens, ns;              /* of the next pass and the drafts for it */
+    double parts_ns;                /* of their parts, without what rounds taught */
+    uint32_t n_rows;                /* to verify */
+    double step_rows[DRAFT_DEPTHS]; /* of each step of making drafts */
+    double plain_tokens, plain_ns;  /* of the same without drafts */
     bool is_trial;
 };
 
