@@ -407,6 +407,14 @@ static void copy_model(const struct temp_folder *to)
     made_model_fini(&made);
 }
 
+static struct engine_settings settings_with_mirror(struct sick_device *device, const char *const *mirror)
+{
+    struct engine_settings settings = settings_for(device);
+    settings.streamed.mirrors = mirror;
+    settings.streamed.n_mirrors = 1;
+    return settings;
+}
+
 static void a_mirror_shares_the_reads_and_may_fail(void **state)
 {
     (void)state;
@@ -417,9 +425,7 @@ static void a_mirror_shares_the_reads_and_may_fail(void **state)
     copy_model(&mirror);
     const char *const mirrors[] = {mirror.path};
     struct sick_device device = {.to = UINT64_MAX, .folder = mirror.path};
-    struct engine_settings settings = settings_for(&device);
-    settings.streamed.mirrors = mirrors;
-    settings.streamed.n_mirrors = 1;
+    struct engine_settings settings = settings_with_mirror(&device, mirrors);
 
     bench_open(&b, &settings, file_system_real());
     device.n_in_folder = device.n_elsewhere = 0;
@@ -475,9 +481,7 @@ static void a_mirror_that_changes_is_the_end_of_the_model(void **state)
     temp_folder_make(&mirror);
     copy_model(&mirror);
     const char *const mirrors[] = {mirror.path};
-    struct engine_settings settings = settings_for(NULL);
-    settings.streamed.mirrors = mirrors;
-    settings.streamed.n_mirrors = 1;
+    struct engine_settings settings = settings_with_mirror(NULL, mirrors);
     bench_open(&b, &settings, file_system_real());
     if (!feed_one(&b, &err)) fail_msg("%s", err.text);
     write_over_experts(&b, &mirror);
@@ -498,9 +502,7 @@ static void a_mirror_that_is_deleted_is_given_up(void **state)
     copy_model(&mirror);
     const char *const mirrors[] = {mirror.path};
     struct sick_device device = {.to = UINT64_MAX, .folder = mirror.path};
-    struct engine_settings settings = settings_for(&device);
-    settings.streamed.mirrors = mirrors;
-    settings.streamed.n_mirrors = 1;
+    struct engine_settings settings = settings_with_mirror(&device, mirrors);
     bench_open(&b, &settings, file_system_real());
     temp_folder_remove(&mirror);
     device.n_in_folder = 0;
